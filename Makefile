@@ -1,0 +1,50 @@
+# Names for people. Everything is run from here, by people and by .ci/run alike.
+#
+#   make demo    two emulated engines, Envoy and the indexer; the same load three times; one table
+#   make test    everything that must hold: format, lints, unit tests, filter.wasm, end-to-end cases with real Envoy
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help setup wasm demo test lint fmt bench clean
+
+help:
+	@printf '%s\n' \
+	  'make demo    two emulated engines, Envoy and the indexer; the same load three times; one table' \
+	  'make test    everything that must hold: format, lints, unit tests, filter.wasm, end-to-end cases' \
+	  'make wasm    the filter for Envoy: target/warmpath/filter.wasm' \
+	  'make lint    format and lints only' \
+	  'make fmt     format the code' \
+	  'make bench   the benchmarks of every crate that has some' \
+	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
+	  'make clean   remove build results; what was fetched stays in the cache folder'
+
+setup:
+	tests/setup.sh
+
+# The filter is no default member of the workspace: on the host it can be checked but not linked.
+lint:
+	cargo fmt --all --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	cargo clippy --quiet --package warmpath-filter --all-targets -- -D warnings
+
+fmt:
+	cargo fmt --all
+
+wasm: setup
+	filter/build-wasm.sh
+
+test: setup lint wasm
+	cargo test
+
+demo: setup wasm
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	cargo run --quiet --release --package warmpath-tests --bin demo
+
+bench: setup
+	cargo bench --benches
+
+clean:
+	cargo clean
