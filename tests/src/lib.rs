@@ -1,1 +1,27 @@
+//! The harness of the end-to-end cases and of the demo: real Envoy with the real filter, real indexers, emulated
+//! engines.
+//!
+//! [`case::case`] runs a case: it starts a [`stack::Stack`], hands it to the case, checks what must hold after every
+//! case, and prints all logs where something does not. Whoever starts a process owns it: everything ends when its
+//! owner is dropped, by its own process id, and dies with this program should that be killed.
+//!
+//! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`envoy`], all of them in [`stack`]),
+//! what a case does with it ([`case`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
+//! stand on ([`process`], [`ports`], [`paths`]).
 
+#![expect(clippy::indexing_slicing, reason = "JSON is read and changed by key; a case that meets another shape fails")]
+
+pub mod case;
+pub mod client;
+pub mod engine;
+pub mod envoy;
+pub mod eventually;
+pub mod indexer;
+pub mod load;
+pub mod metrics;
+pub mod paths;
+pub mod ports;
+pub mod process;
+pub mod prompts;
+pub mod recorder;
+pub mod stack;

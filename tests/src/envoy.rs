@@ -1,0 +1,168 @@
+//! Real Envoy with the bootstrap that is shipped: only ports and paths differ, so what is tested is what users run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::client::{Call, Client};
+use crate::eventually::{eventually, seen_if};
+use crate::metrics::Metrics;
+use crate::paths;
+use crate::ports::Port;
+use crate::process::Process;
+
+const HTTP_FILTERS: &str =
+    "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
+
+/// Workers of the tested Envoy: more than one, because each has a VM of its own.
+const CONCURRENCY: &str = "2";
+const EXIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// `envoy/envoy.yaml`, parsed, to be pointed elsewhere.
+#[derive(Clone, Debug)]
+pub struct Bootstrap(Value);
+
+impl Bootstrap {
+    /// The one that is shipped.
+    pub fn shipped() -> Result<Self> {
+        let path = paths::root().join("envoy/envoy.yaml");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self(serde_yaml_ng::from_str(&text).with_context(|| format!("{} is no YAML", path.display()))?))
+    }
+
+    /// A place in it, by JSON pointer.
+    pub fn at(&mut self, pointer: &str) -> Result<&mut Value> {
+        self.0.pointer_mut(pointer).with_context(|| format!("envoy.yaml has no {pointer}"))
+    }
+
+    /// The cluster of this name.
+    pub fn cluster(&mut self, name: &str) -> Result<&mut Value> {
+        named(self.at("/static_resources/clusters")?, name)
+    }
+
+    /// The plugin's part: `allow_on_headers_stop_iteration`, `vm_config` and so on.
+    pub fn plugin(&mut self) -> Result<&mut Value> {
+        let filter = named(self.at(HTTP_FILTERS)?, "warmpath")?;
+        filter.pointer_mut("/typed_config/config").context("the filter has no configuration")
+    }
+
+    /// The filter's own configuration, to read or replace.
+    pub fn filter(&mut self) -> Result<Value> {
+        let text = self.plugin()?["configuration"]["value"].as_str().context("no plugin configuration")?;
+        serde_json::from_str(text).context("the plugin configuration is no JSON")
+    }
+
+    /// Replaces the filter's own configuration.
+    pub fn set_filter(&mut self, config: &Value) -> Result<()> {
+        self.plugin()?["configuration"]["value"] = Value::String(config.to_string());
+        Ok(())
+    }
+
+    /// Replaces the hosts of a cluster; none makes it an empty one.
+    pub fn set_hosts(&mut self, cluster: &str, hosts: &[String]) -> Result<()> {
+        let endpoints =
+            hosts.iter().map(|host| Ok(json!({ "endpoint": { "address": socket_address(host)? } })));
+        let endpoints = endpoints.collect::<Result<Vec<Value>>>()?;
+        *self.cluster(cluster)?.pointer_mut("/load_assignment/endpoints").context("no load_assignment")? =
+            json!([{ "lb_endpoints": endpoints }]);
+        Ok(())
+    }
+
+    /// Asks Envoy itself whether it would run with this. Compiles and configures the filter too.
+    pub fn validate(&self, dir: &Path) -> Result<std::process::Output> {
+        let config = self.write(dir)?;
+        let mut command = std::process::Command::new(paths::envoy()?);
+        command
+            .current_dir(paths::root())
+            .args(["--mode", "validate", "--disable-hot-restart", "-c"])
+            .arg(config);
+        Ok(command.output()?)
+    }
+
+    /// JSON is YAML, and needs no care for quoting.
+    fn write(&self, dir: &Path) -> Result<PathBuf> {
+        let path = dir.join("envoy.json");
+        std::fs::write(&path, serde_json::to_vec_pretty(&self.0)?)?;
+        Ok(path)
+    }
+}
+
+fn named<'a>(list: &'a mut Value, name: &str) -> Result<&'a mut Value> {
+    let found = list.as_array_mut().and_then(|items| items.iter_mut().find(|item| item["name"] == name));
+    found.with_context(|| format!("envoy.yaml has no `{name}` where it is expected"))
+}
+
+fn socket_address(host: &str) -> Result<Value> {
+    let (address, port) = host.rsplit_once(':').with_context(|| format!("`{host}` is no ip:port"))?;
+    let port: u16 = port.parse().with_context(|| format!("`{host}` is no ip:port"))?;
+    Ok(json!({ "socket_address": { "address": address, "port_value": port } }))
+}
+
+/// A running Envoy.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Process,
+    listener: Port,
+    admin: Port,
+    client: Client,
+}
+
+impl Envoy {
+    /// Starts it with this bootstrap on ports of its own, and waits until it takes requests.
+    pub async fn start(mut bootstrap: Bootstrap, dir: &Path) -> Result<Self> {
+        let (listener, admin) = (Port::claim()?, Port::claim()?);
+        *bootstrap.at("/static_resources/listeners/0/address")? = socket_address(&listener.to_string())?;
+        *bootstrap.at("/admin/address")? = socket_address(&admin.to_string())?;
+        let filename = paths::filter_wasm()?.to_string_lossy().into_owned();
+        bootstrap.plugin()?["vm_config"]["code"]["local"]["filename"] = Value::String(filename);
+        let config = bootstrap.write(dir)?;
+        let config = config.to_string_lossy();
+        // Hot restart would tie Envoy's life to that of the thread that started it, and clash between cases.
+        let args =
+            ["-c", &config, "--disable-hot-restart", "--concurrency", CONCURRENCY, "--log-level", "warning"];
+        let args = args.into_iter().chain(["--component-log-level", "wasm:info"]);
+        let process = Process::start("envoy", &paths::envoy()?, args, dir)?;
+        let mut envoy = Self { process, listener, admin, client: Client::default() };
+        envoy.wait_until_ready().await?;
+        Ok(envoy)
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        eventually("Envoy is live", async || {
+            anyhow::ensure!(self.process.is_running(), "Envoy ended");
+            let answer = self.client.send(&self.admin.to_string(), Call::get("/ready")).await?;
+            seen_if(answer.status == 200, answer.text())
+        })
+        .await
+    }
+
+    /// Where requests go, `ip:port`.
+    pub fn address(&self) -> String {
+        self.listener.to_string()
+    }
+
+    /// The admin port, `ip:port`.
+    pub fn admin_address(&self) -> String {
+        self.admin.to_string()
+    }
+
+    /// All its statistics.
+    pub async fn metrics(&self) -> Result<Metrics> {
+        let answer = self.client.send(&self.admin_address(), Call::get("/stats/prometheus")).await?;
+        Ok(Metrics::parse(&answer.text()))
+    }
+
+    /// The process, to freeze, end or read.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Lets it end by itself.
+    pub fn stop(&mut self) -> Result<()> {
+        self.process.terminate(EXIT_PATIENCE)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! A child process: its output goes to a file, and it never outlives us.
+//!
+//! A case ends processes by the id it was given at their start and by nothing else. Should the whole test run be
+//! killed, the kernel kills them (`setpriv --pdeathsig`). That signal is bound to the *thread* that started the child,
+//! so one thread that lives as long as the program starts them all.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often a process that was told to end is looked at.
+const EXIT_POLL: Duration = Duration::from_millis(5);
+
+/// A started program.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`; both of its outputs are appended to `<log_dir>/<name>.log`.
+    pub fn start<A: AsRef<std::ffi::OsStr>>(
+        name: &str,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+        log_dir: &Path,
+    ) -> Result<Self> {
+        let log = log_dir.join(format!("{name}.log"));
+        let open = || File::options().create(true).append(true).open(&log);
+        let out = open().with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program).args(args);
+        command.current_dir(crate::paths::root()).stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        let child = spawn(command).with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Its name in messages, which is that of its log.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Everything written so far, by earlier processes of the same name too.
+    pub fn log(&self) -> String {
+        std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Holds it where it is: its sockets stay open and answer nothing.
+    pub fn freeze(&self) -> Result<()> {
+        self.send(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.send(Signal::CONT)
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to end and waits; whether it did within `patience`. Kills it otherwise.
+    pub fn terminate(&mut self, patience: Duration) -> Result<bool> {
+        self.send(Signal::TERM)?;
+        let asked = Instant::now();
+        while self.is_running() {
+            if asked.elapsed() > patience {
+                self.kill()?;
+                return Ok(false);
+            }
+            thread::sleep(EXIT_POLL);
+        }
+        Ok(true)
+    }
+
+    fn send(&self, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
+        kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error means that it has ended already, which is what is wanted.
+        drop(self.kill());
+    }
+}
+
+type Start = (Command, mpsc::SyncSender<io::Result<Child>>);
+
+/// Starts `command` from the thread that starts them all.
+fn spawn(command: Command) -> io::Result<Child> {
+    static STARTER: OnceLock<mpsc::SyncSender<Start>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (sender, starts) = mpsc::sync_channel::<Start>(0);
+        thread::spawn(move || {
+            for (mut command, answer) in starts {
+                // Whoever asked waits for it; were they gone, the child would be dropped and run on unowned.
+                if let Err(mpsc::SendError(Ok(mut child))) = answer.send(command.spawn()) {
+                    drop(child.kill());
+                }
+            }
+        });
+        sender
+    });
+    let (answer, started) = mpsc::sync_channel(1);
+    let gone = |_| io::Error::other("the thread that starts processes is gone");
+    starter.send((command, answer)).map_err(|_| gone(()))?;
+    started.recv().map_err(|_| gone(()))?
+}

@@ -1,0 +1,102 @@
+//! An engine that only writes down what reaches it, byte by byte. For everything that is about the request and not
+//! about caches.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::ports::Port;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, whole.
+    pub body: Bytes,
+}
+
+/// A server on a port of its own. Answers every request with 200 and a small completion.
+#[derive(Debug)]
+pub struct Recorder {
+    port: Port,
+    received: Arc<Mutex<Vec<Received>>>,
+    server: JoinHandle<()>,
+}
+
+impl Recorder {
+    /// Starts one.
+    pub async fn start() -> Result<Self> {
+        let port = Port::claim()?;
+        let listener = TcpListener::bind(port.to_string()).await?;
+        let received = Arc::<Mutex<Vec<Received>>>::default();
+        let server = tokio::spawn(serve(listener, Arc::clone(&received)));
+        Ok(Self { port, received, server })
+    }
+
+    /// `ip:port`.
+    pub fn address(&self) -> String {
+        self.port.to_string()
+    }
+
+    /// Takes what has arrived, health checks and scrapes left out, oldest first.
+    pub fn take(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<Received>>>) {
+    while let Ok((connection, _peer)) = listener.accept().await {
+        let received = Arc::clone(&received);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, Arc::clone(&received)));
+            // A connection that breaks is the client's business; what had arrived is written down.
+            drop(
+                auto::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(connection), service)
+                    .await,
+            );
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    received: Arc<Mutex<Vec<Received>>>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let answer = match head.uri.path() {
+        "/health" => "",
+        "/metrics" => "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n",
+        _ => {
+            received.lock().unwrap_or_else(PoisonError::into_inner).push(Received {
+                method: head.method.to_string(),
+                path: head.uri.to_string(),
+                headers: head.headers,
+                body,
+            });
+            r#"{"choices":[{"index":0,"text":"ok"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#
+        }
+    };
+    Ok(Response::new(Full::new(Bytes::from_static(answer.as_bytes()))))
+}

@@ -1,0 +1,288 @@
+//! Everything at once: engines, indexers and Envoy, started in the order in which they need each other.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Call, Client};
+use crate::engine::{Engine, EngineSpec};
+use crate::envoy::{Bootstrap, Envoy};
+use crate::eventually::{Look, eventually};
+use crate::indexer::{self, Indexer, IndexerPorts};
+use crate::paths;
+use crate::recorder::Recorder;
+
+/// The model of the emulated engines, and the folder of its tokenizer.
+pub const MODEL: &str = "qwen3";
+
+/// How long the filter of a case waits for the indexer: long, so that a busy machine decides no case. Cases about the
+/// deadline set their own.
+const TIMEOUT_MS: u64 = 2000;
+
+type PatchJson = Box<dyn FnOnce(&mut Value) -> Result<()>>;
+type PatchBootstrap = Box<dyn FnOnce(&mut Bootstrap) -> Result<()>>;
+
+/// What to start. The defaults: two engines with tokenizers, one indexer with the cost policy.
+pub struct StackBuilder {
+    engines: Vec<EngineSpec>,
+    recorders: usize,
+    dead_hosts: Vec<String>,
+    indexers: usize,
+    policy: String,
+    filter: Vec<PatchJson>,
+    indexer: Vec<PatchJson>,
+    bootstrap: Vec<PatchBootstrap>,
+}
+
+/// What was started. Everything ends with it.
+#[derive(Debug)]
+pub struct Stack {
+    /// Emulated engines.
+    pub engines: Vec<Engine>,
+    /// Engines that only write down what reaches them.
+    pub recorders: Vec<Recorder>,
+    /// Real indexers.
+    pub indexers: Vec<Indexer>,
+    /// Real Envoy.
+    pub envoy: Envoy,
+    /// For requests to any of them.
+    pub client: Client,
+    dir: PathBuf,
+}
+
+impl Stack {
+    /// Begins a description.
+    pub fn builder() -> Result<StackBuilder> {
+        let engine = EngineSpec::new(MODEL, Some(paths::tokenizer(MODEL)?));
+        Ok(StackBuilder {
+            engines: vec![engine.clone(), engine],
+            recorders: 0,
+            dead_hosts: Vec::new(),
+            indexers: 1,
+            policy: "cost".to_owned(),
+            filter: Vec::new(),
+            indexer: Vec::new(),
+            bootstrap: Vec::new(),
+        })
+    }
+
+    /// Sends a request through Envoy.
+    pub async fn send(&self, call: Call) -> Result<Answer> {
+        self.client.send(&self.envoy.address(), call).await
+    }
+
+    /// Addresses of everything that serves requests.
+    pub fn endpoints(&self) -> Vec<String> {
+        let engines = self.engines.iter().map(Engine::address);
+        engines.chain(self.recorders.iter().map(Recorder::address)).collect()
+    }
+
+    /// The engine at this address.
+    pub fn engine_at(&mut self, address: &str) -> Result<&mut Engine> {
+        let found = self.engines.iter_mut().find(|engine| engine.address() == address);
+        found.with_context(|| format!("no engine at `{address}`"))
+    }
+
+    /// The only indexer, or the first.
+    pub fn indexer(&mut self) -> Result<&mut Indexer> {
+        self.indexers.first_mut().context("a stack without an indexer")
+    }
+
+    /// Where logs and configurations of this stack are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What must hold after every case, whatever it did: no VM died, and what should run runs. The mistakes found.
+    pub fn complaints(&mut self, expected: &AfterCase) -> Vec<String> {
+        let mut complaints = Vec::new();
+        let envoy_log = self.envoy.process().log();
+        for words in ["panicked at", "Wasm VM failed", "Function: proxy_", "[critical]", "Segmentation fault"]
+        {
+            if !expected.vm_may_die && envoy_log.contains(words) {
+                complaints.push(format!("Envoy's log says `{words}`"));
+            }
+        }
+        if !self.envoy.process().is_running() {
+            complaints.push("Envoy has ended".to_owned());
+        }
+        for indexer in &mut self.indexers {
+            let process = indexer.process();
+            if process.log().contains("panicked at") {
+                complaints.push(format!("{} panicked", process.name()));
+            }
+            if !expected.indexers_may_be_gone && !process.is_running() {
+                complaints.push(format!("{} has ended", process.name()));
+            }
+        }
+        complaints
+    }
+}
+
+/// What a case is allowed to leave behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AfterCase {
+    /// It killed an indexer for good.
+    pub indexers_may_be_gone: bool,
+    /// It made the filter's VM die on purpose.
+    pub vm_may_die: bool,
+}
+
+impl StackBuilder {
+    /// This many engines of the default kind.
+    #[must_use]
+    pub fn engines(mut self, count: usize) -> Self {
+        let kind = self.engines.first().cloned();
+        self.engines = kind.into_iter().cycle().take(count).collect();
+        self
+    }
+
+    /// Changes every engine.
+    #[must_use]
+    pub fn each_engine(mut self, change: impl Fn(&mut EngineSpec)) -> Self {
+        self.engines.iter_mut().for_each(change);
+        self
+    }
+
+    /// Recorders in place of engines.
+    #[must_use]
+    pub fn recorders(mut self, count: usize) -> Self {
+        self.engines.clear();
+        self.recorders = count;
+        self
+    }
+
+    /// One more host in Envoy's cluster, and in the indexer's configuration, that nobody listens on.
+    #[must_use]
+    pub fn dead_host(mut self, address: &str) -> Self {
+        self.dead_hosts.push(address.to_owned());
+        self
+    }
+
+    /// This many indexers, all of them peers.
+    #[must_use]
+    pub fn indexers(mut self, count: usize) -> Self {
+        self.indexers = count;
+        self
+    }
+
+    /// Another ranking policy.
+    #[must_use]
+    pub fn policy(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.policy);
+        self
+    }
+
+    /// Changes the filter's configuration.
+    #[must_use]
+    pub fn filter(mut self, patch: impl FnOnce(&mut Value) + 'static) -> Self {
+        self.filter.push(Box::new(|config| {
+            patch(config);
+            Ok(())
+        }));
+        self
+    }
+
+    /// Changes the indexers' configuration.
+    #[must_use]
+    pub fn indexer(mut self, patch: impl FnOnce(&mut Value) + 'static) -> Self {
+        self.indexer.push(Box::new(|config| {
+            patch(config);
+            Ok(())
+        }));
+        self
+    }
+
+    /// Changes Envoy's bootstrap.
+    #[must_use]
+    pub fn bootstrap(mut self, patch: impl FnOnce(&mut Bootstrap) -> Result<()> + 'static) -> Self {
+        self.bootstrap.push(Box::new(patch));
+        self
+    }
+
+    /// Starts everything and waits until it works: engines, then indexers, then Envoy. `dir` takes logs and
+    /// configurations, and must be there.
+    pub async fn start(self, dir: &Path) -> Result<Stack> {
+        let mut engines = Vec::new();
+        for (number, spec) in self.engines.into_iter().enumerate() {
+            engines.push(Engine::start(&format!("engine-{number}"), spec, dir).await?);
+        }
+        let mut recorders = Vec::new();
+        for _ in 0..self.recorders {
+            recorders.push(Recorder::start().await?);
+        }
+        let silent = recorders.iter().map(Recorder::address).chain(self.dead_hosts);
+        let silent: Vec<String> = silent.collect();
+        let hosts: Vec<String> = engines.iter().map(Engine::address).chain(silent.iter().cloned()).collect();
+
+        let endpoints = engines.iter().map(indexer::endpoint);
+        let endpoints: Vec<Value> =
+            endpoints.chain(silent.iter().map(|host| json!({ "address": host, "model": MODEL }))).collect();
+        let mut config = json!({
+            "policy": { "name": self.policy },
+            "models": [{ "name": MODEL, "tokenizer_dir": paths::tokenizer(MODEL)? }],
+            "endpoints": { "static": endpoints },
+            "scrape": { "interval_ms": 100 },
+        });
+        for patch in self.indexer {
+            patch(&mut config)?;
+        }
+        let indexers = start_indexers(self.indexers, &config, dir).await?;
+
+        let mut bootstrap = Bootstrap::shipped()?;
+        bootstrap.set_hosts("llm", &hosts)?;
+        bootstrap.set_hosts("indexer", &indexers.iter().map(Indexer::grpc_address).collect::<Vec<_>>())?;
+        let mut filter = bootstrap.filter()?;
+        filter["response_header"] = Value::Bool(true);
+        filter["indexer"]["timeout_ms"] = json!(TIMEOUT_MS);
+        for patch in self.filter {
+            patch(&mut filter)?;
+        }
+        bootstrap.set_filter(&filter)?;
+        for patch in self.bootstrap {
+            patch(&mut bootstrap)?;
+        }
+        let envoy = Envoy::start(bootstrap, dir).await?;
+        let client = Client::default();
+        let stack = Stack { engines, recorders, indexers, envoy, client, dir: dir.to_owned() };
+        stack.wait_for_streams().await?;
+        Ok(stack)
+    }
+}
+
+impl Stack {
+    /// Events are published to whoever is connected: waits until every indexer is, to every engine that has some.
+    async fn wait_for_streams(&self) -> Result<()> {
+        let streams: usize =
+            self.engines.iter().filter(|e| e.spec().events).map(|e| usize::from(e.spec().ranks)).sum();
+        for indexer in &self.indexers {
+            eventually("the indexer is connected to every engine", async || {
+                let state = indexer.state().await?;
+                let connected = connected_streams(&state);
+                Ok(if connected >= streams { Look::Seen(()) } else { Look::NotYet(state.to_string()) })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Event streams that the indexer's state shows as connected.
+fn connected_streams(state: &Value) -> usize {
+    let streams = state["streams"].as_array();
+    streams.map_or(0, |all| all.iter().filter(|stream| stream["connected"] == true).count())
+}
+
+async fn start_indexers(count: usize, config: &Value, dir: &Path) -> Result<Vec<Indexer>> {
+    let ports = (0..count).map(|_| IndexerPorts::claim()).collect::<Result<Vec<_>>>()?;
+    let addresses: Vec<String> = ports.iter().map(IndexerPorts::grpc).collect();
+    let mut indexers = Vec::new();
+    for (number, ports) in ports.into_iter().enumerate() {
+        let mut config = config.clone();
+        let own = ports.grpc();
+        config["peers"] = addresses.iter().filter(|address| **address != own).cloned().collect();
+        indexers.push(Indexer::start(&format!("indexer-{number}"), ports, config, dir).await?);
+    }
+    Ok(indexers)
+}
