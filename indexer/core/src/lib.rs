@@ -1,1 +1,23 @@
+//! KV events and the block index: everything that can be decided about the caches of engines without I/O or a clock.
+//!
+//! ```text
+//! frames ─▶ decode ─▶ Batch ─┐
+//!              sequence ─▶ Sequencer ─▶ Apply / Clear / AskReplay ─▶ Index ◀─ hits(tokens)
+//! ```
+//!
+//! In: raw event payloads, sequence numbers, connection changes, the time. Out: which batches to apply, what to ask
+//! again, and per stream how many leading tokens of a prompt it holds. The caller owns sockets, threads and the clock.
 
+pub mod decode;
+pub mod event;
+pub mod index;
+pub mod key;
+pub mod sequencer;
+pub mod stream;
+
+pub use decode::{DecodeError, decode_batch};
+pub use event::{Batch, EngineHash, Event};
+pub use index::{Hit, Hits, Index, IndexLimits};
+pub use key::{BlockKey, KeyHasher, Namespace};
+pub use sequencer::{Action, Input, Sequencer, SequencerConfig};
+pub use stream::{DegradedBy, Millis, StaleBy, StreamId, Trust};

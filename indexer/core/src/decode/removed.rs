@@ -1,0 +1,65 @@
+//! The fields of `BlockRemoved`.
+
+use crate::event::{Medium, Problems, Removed};
+
+use super::reader::{ReadError, Reader};
+use super::{Body, read_hashes, read_is_gpu, read_is_remote, read_opt_u32};
+
+#[derive(Clone, Copy)]
+enum Field {
+    Hashes,
+    Medium,
+    Group,
+    Locality,
+    /// Known, but nothing here depends on it.
+    Unused,
+    Unknown,
+}
+
+/// Array order after the type name.
+const ORDER: [Field; 5] = [Field::Hashes, Field::Medium, Field::Group, Field::Locality, Field::Unused];
+
+fn by_name(name: &str) -> Field {
+    match name {
+        "block_hashes" => Field::Hashes,
+        "medium" => Field::Medium,
+        "group_idx" => Field::Group,
+        "locality" => Field::Locality,
+        "type" | "ownership" | "session_id" => Field::Unused,
+        _ => Field::Unknown,
+    }
+}
+
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    body: Body,
+    problems: &mut Problems,
+) -> Result<Removed, ReadError> {
+    let mut hashes = None;
+    let mut removed = Removed::default();
+    let (mut is_gpu, mut is_remote, mut unknown) = (true, false, 0);
+    let fields = match body {
+        Body::Array(count) | Body::Map(count) => count,
+    };
+    for position in 0..fields {
+        let field = match body {
+            Body::Array(_) => ORDER.get(position).copied().unwrap_or(Field::Unknown),
+            Body::Map(_) => by_name(reader.str()?),
+        };
+        match field {
+            Field::Hashes => hashes = Some(read_hashes(reader)?),
+            Field::Medium => is_gpu = read_is_gpu(reader)?,
+            Field::Group => removed.group = read_opt_u32(reader)?,
+            Field::Locality => is_remote = read_is_remote(reader)?,
+            Field::Unused => reader.skip()?,
+            Field::Unknown => {
+                unknown += 1;
+                reader.skip()?;
+            }
+        }
+    }
+    removed.hashes = hashes.ok_or(ReadError::WrongType)?;
+    removed.medium = if is_gpu && !is_remote { Medium::Gpu } else { Medium::Other };
+    problems.unknown_fields += unknown;
+    Ok(removed)
+}

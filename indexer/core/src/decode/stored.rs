@@ -1,0 +1,244 @@
+//! The fields of `BlockStored`.
+
+use crate::event::{Group, GroupKind, Medium, Problems, RawExtra, Stored};
+
+use super::reader::{Head, ReadError, Reader};
+use super::{BLOCKS_PER_EVENT_MAX, Body, read_hash, read_hashes, read_is_gpu, read_is_remote, read_opt_u32};
+
+#[derive(Clone, Copy)]
+enum Field {
+    Hashes,
+    Parent,
+    Tokens,
+    BlockSize,
+    LoraId,
+    Medium,
+    LoraName,
+    ExtraKeys,
+    GroupIndex,
+    GroupKind,
+    SlidingWindow,
+    Locality,
+    CacheSalt,
+    /// Known, but nothing here depends on it: the offload tier's id, the session (which owns nothing), and the tokens
+    /// after a block, which leave us optimistic by one block with speculative decoding.
+    Unused,
+    Unknown,
+}
+
+/// Array order after the type name.
+const ORDER: [Field; 15] = [
+    Field::Hashes,
+    Field::Parent,
+    Field::Tokens,
+    Field::BlockSize,
+    Field::LoraId,
+    Field::Medium,
+    Field::LoraName,
+    Field::ExtraKeys,
+    Field::GroupIndex,
+    Field::GroupKind,
+    Field::SlidingWindow,
+    Field::Locality,
+    Field::Unused,
+    Field::Unused,
+    Field::Unused,
+];
+
+fn by_name(name: &str) -> Field {
+    match name {
+        "block_hashes" => Field::Hashes,
+        "parent_block_hash" => Field::Parent,
+        "token_ids" => Field::Tokens,
+        "block_size" => Field::BlockSize,
+        "lora_id" => Field::LoraId,
+        "medium" => Field::Medium,
+        "lora_name" => Field::LoraName,
+        "extra_keys" => Field::ExtraKeys,
+        "group_idx" => Field::GroupIndex,
+        "kv_cache_spec_kind" => Field::GroupKind,
+        "kv_cache_spec_sliding_window" => Field::SlidingWindow,
+        "locality" => Field::Locality,
+        "cache_salt" => Field::CacheSalt,
+        "type" | "ownership" | "session_id" | "lookahead_token_ids" => Field::Unused,
+        _ => Field::Unknown,
+    }
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Partial<'a> {
+    stored: Stored,
+    has_hashes: bool,
+    has_tokens: bool,
+    has_block_size: bool,
+    is_elsewhere: bool,
+    kind: Option<&'a str>,
+    window: Option<u32>,
+    unknown_fields: u32,
+}
+
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    body: Body,
+    problems: &mut Problems,
+) -> Result<Stored, ReadError> {
+    let mut partial = Partial::default();
+    match body {
+        Body::Map(entries) => partial.read_map(reader, entries)?,
+        Body::Array(elements) => {
+            for position in 0..elements {
+                // SGLang 0.5.19 appends a map with the salt to its arrays.
+                if reader.at_map() {
+                    let Head::Map(entries) = reader.head()? else { return Err(ReadError::WrongType) };
+                    partial.read_map(reader, entries)?;
+                } else {
+                    partial.read_field(reader, ORDER.get(position).copied().unwrap_or(Field::Unknown))?;
+                }
+            }
+        }
+    }
+    let unknown_fields = partial.unknown_fields;
+    let stored = partial.finish()?;
+    problems.unknown_fields += unknown_fields;
+    Ok(stored)
+}
+
+// === impl Partial ===
+
+impl<'a> Partial<'a> {
+    fn read_map(&mut self, reader: &mut Reader<'a>, entries: usize) -> Result<(), ReadError> {
+        for _ in 0..entries {
+            let field = by_name(reader.str()?);
+            self.read_field(reader, field)?;
+        }
+        Ok(())
+    }
+
+    fn read_field(&mut self, reader: &mut Reader<'a>, field: Field) -> Result<(), ReadError> {
+        match field {
+            Field::Hashes => {
+                self.stored.hashes = read_hashes(reader)?;
+                self.has_hashes = true;
+            }
+            Field::Parent => self.stored.parent = read_hash(reader)?,
+            Field::Tokens => {
+                self.stored.tokens = read_tokens(reader)?;
+                self.has_tokens = true;
+            }
+            Field::BlockSize => {
+                self.stored.block_size = read_opt_u32(reader)?.ok_or(ReadError::WrongType)?;
+                self.has_block_size = true;
+            }
+            Field::LoraId => {
+                self.stored.has_lora_id = !reader.at_nil();
+                reader.skip()?;
+            }
+            Field::Medium => self.is_elsewhere |= !read_is_gpu(reader)?,
+            Field::LoraName => self.stored.lora_name = reader.opt_str()?.map(Box::from),
+            Field::ExtraKeys => self.stored.extra_keys = read_extra_keys(reader)?,
+            Field::GroupIndex => self.stored.group.index = read_opt_u32(reader)?,
+            Field::GroupKind => self.kind = reader.opt_str()?,
+            Field::SlidingWindow => self.window = read_opt_u32(reader)?,
+            Field::Locality => self.is_elsewhere |= read_is_remote(reader)?,
+            Field::CacheSalt => self.stored.cache_salt = reader.opt_str()?.map(Box::from),
+            Field::Unused => reader.skip()?,
+            Field::Unknown => {
+                self.unknown_fields += 1;
+                reader.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Stored, ReadError> {
+        let mut stored = self.stored;
+        let extras = stored.extra_keys.len();
+        if !self.has_hashes || !self.has_tokens || !self.has_block_size {
+            return Err(ReadError::WrongType);
+        }
+        if extras != 0 && extras != stored.hashes.len() {
+            return Err(ReadError::WrongType);
+        }
+        stored.medium = if self.is_elsewhere { Medium::Other } else { Medium::Gpu };
+        stored.group =
+            Group { index: stored.group.index, kind: self.kind.map(|kind| group_kind(kind, self.window)) };
+        Ok(stored)
+    }
+}
+
+/// A window that is named but not sized cannot be checked against, so it counts as `Other`.
+fn group_kind(kind: &str, window: Option<u32>) -> GroupKind {
+    match (kind, window) {
+        ("full_attention" | "mla_attention", _) => GroupKind::Full,
+        ("sliding_window" | "sliding_window_mla", Some(tokens @ 1..)) => GroupKind::SlidingWindow { tokens },
+        _ => GroupKind::Other,
+    }
+}
+
+fn read_tokens(reader: &mut Reader<'_>) -> Result<Vec<u32>, ReadError> {
+    let count = match reader.head()? {
+        Head::Array(count) => count,
+        Head::Nil => 0,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut tokens = Vec::with_capacity(count);
+    for _ in 0..count {
+        tokens.push(reader.token()?);
+    }
+    Ok(tokens)
+}
+
+fn read_extra_keys(reader: &mut Reader<'_>) -> Result<Vec<Vec<RawExtra>>, ReadError> {
+    let count = match reader.head()? {
+        Head::Nil => return Ok(Vec::new()),
+        Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut per_block = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut extras = Vec::new();
+        match reader.head()? {
+            Head::Nil => {}
+            Head::Array(entries) => {
+                for _ in 0..entries {
+                    extras.push(read_extra(reader)?);
+                }
+            }
+            _ => return Err(ReadError::WrongType),
+        }
+        per_block.push(extras);
+    }
+    Ok(per_block)
+}
+
+fn read_extra(reader: &mut Reader<'_>) -> Result<RawExtra, ReadError> {
+    let start = *reader;
+    let known = match reader.head()? {
+        Head::Str(length) => {
+            std::str::from_utf8(reader.take(length)?).ok().map(|text| RawExtra::Text(Box::from(text)))
+        }
+        Head::Bin(length) => Some(RawExtra::Bytes(Box::from(reader.take(length)?))),
+        Head::Array(2) => read_media(reader),
+        _ => None,
+    };
+    match known {
+        Some(extra) => Ok(extra),
+        None => {
+            *reader = start;
+            reader.skip()?;
+            Ok(RawExtra::Unknown(Box::from(start.until(*reader))))
+        }
+    }
+}
+
+/// `[identifier, offset]`; `None` where it is something else.
+fn read_media(reader: &mut Reader<'_>) -> Option<RawExtra> {
+    let id = Box::from(reader.str().ok()?);
+    let offset = match reader.head().ok()? {
+        Head::Uint(offset) => i64::try_from(offset).ok()?,
+        Head::Negative(offset) => offset,
+        _ => return None,
+    };
+    Some(RawExtra::Media { id, offset })
+}

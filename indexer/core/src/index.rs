@@ -1,0 +1,261 @@
+//! The block index: per stream, which blocks its engine holds, and so how long a prefix of a prompt.
+//!
+//! In: decoded batches, clears, speculations. Out: [`Hits`]. The index owns what is held; whether a stream's part may
+//! be believed is decided by its sequencer and only noted here ([`Index::set_trust`]).
+//!
+//! - Blocks are found by our own [`BlockKey`]; engine hashes only link events of one stream to each other.
+//! - References are counted per (stream, group, key): engines do not merge equal blocks, so one hash may be stored
+//!   three times and removed three times at different moments, and a set would lose it at the first.
+//! - With several KV groups a block counts where every full-attention group has it, and a boundary counts where every
+//!   sliding-window group has the blocks just before it.
+//! - The block size is learnt from the events, per stream, so it cannot be configured wrongly.
+//! - Only the engine's main pool (medium `GPU`) is indexed; events of other media are counted and skipped.
+//!
+//! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
+//! all of whose layers are windowed (no hits).
+
+use hashbrown::HashMap;
+
+use crate::event::{Batch, Event};
+use crate::key::{BlockKey, KeyHasher, Namespace};
+use crate::stream::{Millis, StreamId, Trust};
+
+mod blocks;
+mod groups;
+mod hits;
+mod namespace;
+mod speculation;
+mod stats;
+mod stored;
+mod streams;
+
+pub use hits::{Hit, Hits};
+pub use stats::{Admissions, ClearCause, IndexStats, Origin, Removals, Skipped, StreamStats};
+
+use blocks::{BlockTable, Released};
+use speculation::Speculations;
+use streams::{HashEntry, StreamBlocks};
+
+/// Bounds of the index's memory; about 60 bytes per reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexLimits {
+    /// Most (stream, engine hash) pairs in all. Beyond it new blocks are refused, not old ones dropped: engines drop
+    /// their own, and the oldest block of all is the system prompt that everyone uses.
+    pub references_max: usize,
+    /// The same for one stream, so that one that never removes cannot starve the others.
+    pub stream_references_max: usize,
+    /// Most speculative blocks in all.
+    pub speculative_max: usize,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Index {
+    hasher: KeyHasher,
+    limits: IndexLimits,
+    blocks: BlockTable,
+    streams: HashMap<StreamId, StreamBlocks>,
+    /// Sum of the streams' engine hashes.
+    references: usize,
+    speculations: Speculations,
+    stats: IndexStats,
+}
+
+// === impl IndexLimits ===
+
+impl Default for IndexLimits {
+    fn default() -> Self {
+        Self { references_max: 32 << 20, stream_references_max: 4 << 20, speculative_max: 1 << 20 }
+    }
+}
+
+// === impl Index ===
+
+impl Index {
+    #[must_use]
+    pub fn new(hasher: KeyHasher, limits: IndexLimits) -> Self {
+        Self {
+            hasher,
+            limits,
+            blocks: BlockTable::default(),
+            streams: HashMap::new(),
+            references: 0,
+            speculations: Speculations::default(),
+            stats: IndexStats::default(),
+        }
+    }
+
+    /// The key that a prompt's chain begins with.
+    #[must_use]
+    pub fn root(&self, namespace: &Namespace<'_>) -> BlockKey {
+        self.hasher.root(namespace)
+    }
+
+    /// Begins a stream of an engine that serves `model`. A stream that exists already is emptied.
+    pub fn add_stream(&mut self, stream: StreamId, model: &str) {
+        self.clear(stream, ClearCause::EndpointGone);
+        self.streams.insert(stream, StreamBlocks::new(model));
+    }
+
+    /// Forgets a stream. Whatever is applied to it later is ignored.
+    pub fn remove_stream(&mut self, stream: StreamId) {
+        self.clear(stream, ClearCause::EndpointGone);
+        self.streams.remove(&stream);
+    }
+
+    /// Notes how far the stream may be believed; streams that may not give no hits.
+    pub fn set_trust(&mut self, stream: StreamId, trust: Trust) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.trust = trust;
+        }
+    }
+
+    /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
+    /// stream's cache exactly, whatever was lost before.
+    pub fn apply(&mut self, stream: StreamId, batch: &Batch, origin: Origin) -> bool {
+        if !self.streams.contains_key(&stream) {
+            self.stats.skipped.unknown_stream += 1;
+            return false;
+        }
+        let mut emptied = false;
+        for event in &batch.events {
+            match event {
+                Event::Stored(stored) => self.store(stream, stored, origin),
+                Event::Removed(removed) => self.remove(stream, removed),
+                Event::Cleared => {
+                    self.clear(stream, ClearCause::EngineCleared);
+                    emptied = true;
+                }
+            }
+        }
+        emptied
+    }
+
+    fn remove(&mut self, id: StreamId, removed: &crate::event::Removed) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if removed.medium != crate::event::Medium::Gpu {
+            self.stats.skipped.other_medium += count(removed.hashes.len());
+            return;
+        }
+        let Some(group) = stream.groups.find(removed.group) else {
+            self.stats.unknown_removals += count(removed.hashes.len());
+            return;
+        };
+        for hash in &removed.hashes {
+            let emptied = match stream.hashes.get_mut(hash) {
+                Some(HashEntry::Keyed { key, references }) => match self.blocks.release(*key, id, group) {
+                    Released::NotHeld => {
+                        self.stats.unknown_removals += 1;
+                        continue;
+                    }
+                    released => {
+                        if released == Released::Last {
+                            self.stats.removals.engine_removed += 1;
+                            stream.blocks = stream.blocks.saturating_sub(1);
+                        }
+                        *references = references.saturating_sub(1);
+                        *references == 0
+                    }
+                },
+                Some(HashEntry::Unkeyed { references }) => {
+                    match references.get_mut(group).filter(|references| **references > 0) {
+                        Some(held) => *held -= 1,
+                        None => self.stats.unknown_removals += 1,
+                    }
+                    references.iter().all(|references| *references == 0)
+                }
+                None => {
+                    self.stats.unknown_removals += 1;
+                    continue;
+                }
+            };
+            if emptied {
+                stream.hashes.remove(hash);
+                self.references = self.references.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Forgets everything that a stream holds; the stream goes on.
+    pub fn clear(&mut self, id: StreamId, cause: ClearCause) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let mut released = 0;
+        for entry in stream.hashes.values() {
+            if let HashEntry::Keyed { key, .. } = entry
+                && self.blocks.release_all(*key, id)
+            {
+                released += 1;
+            }
+        }
+        self.references = self.references.saturating_sub(stream.hashes.len());
+        stream.reset();
+        self.stats.removals.count_clear(cause, released);
+        let dropped = self.speculations.drop_stream(id, &mut self.blocks);
+        self.stats.removals.expired += dropped;
+    }
+
+    /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
+    /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
+    pub fn hits(&self, root: BlockKey, tokens: &[u32], out: &mut Hits) {
+        hits::find(&self.hasher, &self.blocks, &self.streams, root, tokens, out);
+    }
+
+    /// Counts the prompt's whole blocks as held by `streams` until `expires_at`, where they are not held already: an
+    /// endpoint that was just picked will have them soon. Streams whose block size is not known yet are left out.
+    pub fn speculate(&mut self, streams: &[StreamId], root: BlockKey, tokens: &[u32], expires_at: Millis) {
+        for &id in streams {
+            let Some(size) = self.streams.get(&id).and_then(|stream| stream.block_size) else { continue };
+            let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
+            let mut keys = Vec::new();
+            let mut parent = root;
+            for block in tokens.chunks_exact(usize::try_from(size.get()).unwrap_or(usize::MAX)) {
+                parent = self.hasher.block(parent, block, &[]);
+                if self.blocks.is_stored(parent, id) {
+                    continue;
+                }
+                if keys.len() >= room {
+                    self.stats.skipped.speculative_capacity += 1;
+                    break;
+                }
+                keys.push(parent);
+            }
+            self.stats.admissions.speculative +=
+                self.speculations.add(id, keys, expires_at, &mut self.blocks);
+        }
+    }
+
+    /// Drops speculative blocks whose time is over.
+    pub fn expire(&mut self, now: Millis) {
+        self.stats.removals.expired += self.speculations.expire(now, &mut self.blocks);
+    }
+
+    /// Sizes and counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> IndexStats {
+        IndexStats {
+            blocks: self.blocks.len(),
+            references: self.references,
+            streams: self.streams.len(),
+            speculative_blocks: self.speculations.blocks(),
+            ..self.stats
+        }
+    }
+
+    /// What is known of one stream; `None` where it does not exist.
+    #[must_use]
+    pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {
+        self.streams.get(&stream).map(|stream| StreamStats {
+            blocks: stream.blocks,
+            block_size: stream.block_size.map(std::num::NonZeroU32::get),
+            trust: stream.trust,
+        })
+    }
+}
+
+/// `usize` to a counter.
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Tokens → how many leading ones each stream holds. Walks the chain once per block size in use, from the root until
+//! nobody holds the next block; computes each key as it goes, so a cold prompt costs one hash and one probe.
+
+use hashbrown::HashMap;
+
+use crate::key::{BlockKey, KeyHasher};
+use crate::stream::StreamId;
+
+use super::blocks::{BlockTable, Holder};
+use super::groups::{GroupMask, WindowBlocks};
+use super::streams::StreamBlocks;
+
+/// What one stream holds of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    pub stream: StreamId,
+    /// Leading tokens held; a multiple of the stream's block size, above 0 and below the prompt's length.
+    pub tokens: u32,
+}
+
+/// The answer of a lookup, and its scratch space.
+#[derive(Clone, Debug, Default)]
+pub struct Hits {
+    found: Vec<Hit>,
+    walks: Vec<Walk>,
+    sizes: Vec<u32>,
+}
+
+/// A stream that has held every block so far.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    stream: StreamId,
+    full: GroupMask,
+    windows: WindowBlocks,
+    /// Unbroken blocks up to here, per windowed group.
+    runs: WindowBlocks,
+    /// Blocks walked.
+    depth: u32,
+    /// Blocks of the longest hit so far.
+    hit: u32,
+}
+
+// === impl Hits ===
+
+impl Hits {
+    /// Streams that hold something, in no particular order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Hit] {
+        &self.found
+    }
+
+    /// Tokens that `stream` holds.
+    #[must_use]
+    pub fn tokens(&self, stream: StreamId) -> u32 {
+        self.found.iter().find(|hit| hit.stream == stream).map_or(0, |hit| hit.tokens)
+    }
+}
+
+pub(super) fn find(
+    hasher: &KeyHasher,
+    blocks: &BlockTable,
+    streams: &HashMap<StreamId, StreamBlocks>,
+    root: BlockKey,
+    tokens: &[u32],
+    out: &mut Hits,
+) {
+    out.found.clear();
+    out.sizes.clear();
+    for stream in streams.values().filter(|stream| stream.trust.is_scored()) {
+        if let Some(size) = stream.block_size.map(std::num::NonZeroU32::get)
+            && !out.sizes.contains(&size)
+        {
+            out.sizes.push(size);
+        }
+    }
+    // The last token is always computed, so a hit never reaches it.
+    let Some((_, usable)) = tokens.split_last() else { return };
+    for &size in &out.sizes {
+        let mut chain =
+            usable.chunks_exact(usize::try_from(size).unwrap_or(usize::MAX)).scan(root, |parent, block| {
+                *parent = hasher.block(*parent, block, &[]);
+                Some(*parent)
+            });
+        let Some(first) = chain.next() else { continue };
+        out.walks.clear();
+        for holder in blocks.holders(first) {
+            if let Some(mut walk) = Walk::begin(holder, streams, size)
+                && walk.step(holder)
+            {
+                out.walks.push(walk);
+            }
+        }
+        let found = &mut out.found;
+        for key in chain {
+            if out.walks.is_empty() {
+                break;
+            }
+            // Both are sorted by stream.
+            let mut holders = blocks.holders(key).iter().peekable();
+            out.walks.retain_mut(|walk| {
+                while holders.next_if(|holder| holder.stream < walk.stream).is_some() {}
+                let goes_on = holders
+                    .next_if(|holder| holder.stream == walk.stream)
+                    .is_some_and(|holder| walk.step(holder));
+                if !goes_on {
+                    walk.end(size, found);
+                }
+                goes_on
+            });
+        }
+        for walk in &out.walks {
+            walk.end(size, found);
+        }
+    }
+}
+
+// === impl Walk ===
+
+impl Walk {
+    fn begin(holder: &Holder, streams: &HashMap<StreamId, StreamBlocks>, size: u32) -> Option<Self> {
+        let stream = streams.get(&holder.stream).filter(|stream| stream.trust.is_scored())?;
+        let block_size = stream.block_size.filter(|learnt| learnt.get() == size)?;
+        let full = stream.groups.full();
+        (!full.is_empty()).then(|| Self {
+            stream: holder.stream,
+            full,
+            windows: stream.groups.windows(block_size),
+            runs: WindowBlocks::default(),
+            depth: 0,
+            hit: 0,
+        })
+    }
+
+    /// Takes the next block; `false`: it is not held, so the walk is over.
+    fn step(&mut self, holder: &Holder) -> bool {
+        let groups = holder.groups();
+        if !groups.contains(self.full) {
+            return false;
+        }
+        self.depth += 1;
+        let mut may_end_here = true;
+        for (slot, (run, window)) in self.runs.iter_mut().zip(self.windows).enumerate() {
+            if window > 0 {
+                *run = if groups.has(slot) { *run + 1 } else { 0 };
+                may_end_here &= *run >= window.min(self.depth);
+            }
+        }
+        if may_end_here {
+            self.hit = self.depth;
+        }
+        true
+    }
+
+    fn end(&self, size: u32, found: &mut Vec<Hit>) {
+        if self.hit > 0 {
+            found.push(Hit { stream: self.stream, tokens: self.hit.saturating_mul(size) });
+        }
+    }
+}

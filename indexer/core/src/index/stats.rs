@@ -1,0 +1,116 @@
+//! Sizes and counters of the index.
+
+use crate::stream::Trust;
+
+/// Where a batch came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// As it was published.
+    Published,
+    /// From the engine's replay buffer.
+    Replayed,
+}
+
+/// Why everything of a stream was forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClearCause {
+    /// The engine emptied its cache.
+    EngineCleared,
+    /// The engine restarted, or may have.
+    Restarted,
+    /// Events were lost that could not be had again.
+    EventsLost,
+    /// The endpoint left the fleet.
+    EndpointGone,
+}
+
+/// Blocks admitted, by cause: a block counts when a stream that did not hold it comes to hold it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admissions {
+    pub stored: u64,
+    /// Stored, as told by a replay.
+    pub restored: u64,
+    pub speculative: u64,
+}
+
+/// Blocks removed, by cause: a block counts when a stream no longer holds any copy of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removals {
+    pub engine_removed: u64,
+    pub engine_cleared: u64,
+    pub restarted: u64,
+    pub events_lost: u64,
+    pub endpoint_gone: u64,
+    /// Speculative blocks whose time was over, or whose stream was cleared.
+    pub expired: u64,
+}
+
+/// Blocks told of but not indexed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Batches of streams that do not exist (any more).
+    pub unknown_stream: u64,
+    /// In host memory, on storage, remote.
+    pub other_medium: u64,
+    /// Placeholders without tokens.
+    pub placeholder: u64,
+    /// The block before them is not known.
+    pub unknown_parent: u64,
+    /// Of an adapter known only by its local number.
+    pub unnamed_lora: u64,
+    /// Tokens do not fill the blocks.
+    pub token_mismatch: u64,
+    /// Of another size than the stream's blocks.
+    pub block_size: u64,
+    /// Of a KV group beyond those tracked.
+    pub groups: u64,
+    /// One engine hash for two different blocks.
+    pub conflicting_hash: u64,
+    /// One block stored more often than is counted.
+    pub copies: u64,
+    /// The index or the stream's share of it is full.
+    pub capacity: u64,
+    /// Speculations cut short by their limit.
+    pub speculative_capacity: u64,
+}
+
+/// Sizes and counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Distinct blocks.
+    pub blocks: usize,
+    /// (stream, engine hash) pairs.
+    pub references: usize,
+    pub streams: usize,
+    /// (stream, block) pairs held only speculatively.
+    pub speculative_blocks: usize,
+    pub admissions: Admissions,
+    pub removals: Removals,
+    pub skipped: Skipped,
+    /// Removals of blocks that were not held: harmless, and usual after a late join.
+    pub unknown_removals: u64,
+}
+
+/// What is known of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Distinct blocks held.
+    pub blocks: usize,
+    /// Tokens per block; `None` until the first event told.
+    pub block_size: Option<u32>,
+    pub trust: Trust,
+}
+
+// === impl Removals ===
+
+impl Removals {
+    pub(super) fn count_clear(&mut self, cause: ClearCause, blocks: u64) {
+        let counter = match cause {
+            ClearCause::EngineCleared => &mut self.engine_cleared,
+            ClearCause::Restarted => &mut self.restarted,
+            ClearCause::EventsLost => &mut self.events_lost,
+            ClearCause::EndpointGone => &mut self.endpoint_gone,
+        };
+        *counter += blocks;
+    }
+}

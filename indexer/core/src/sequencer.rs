@@ -1,0 +1,488 @@
+//! Which batches of one stream to apply, in which order, and when to ask the engine's replay again. Pure.
+//!
+//! In: what happens on the stream's sockets, and the time ([`Input`]). Out: what to do ([`Action`]) and how far the
+//! stream may be believed ([`Trust`]). The caller applies, clears and asks, in the order told.
+//!
+//! ```text
+//!            connected, replay configured
+//!      ┌───────────────────────────────────────────┐
+//!      │                                           ▼            complete
+//!    Cold ── first batch (no replay) ──▶ Live ── gap ──▶ Replaying ──────────▶ Live
+//!      ▲                                 │ ▲               │  ▲  │ no answer, no progress
+//!      │ connected,              idle    │ │ ended,   retry│  │  ▼
+//!      │ no replay                       ▼ │ timeout       │  └─ Gap ── too often ──▶ Live, degraded
+//!    Stale ◀── disconnected (any)      Probing ── nothing: the engine is behind us ──▶ Replaying from 0
+//!      └── connected, replay configured: Replaying from 0
+//! ```
+//!
+//! What the engine's protocol makes necessary:
+//!
+//! - There is no epoch in the messages. Numbers that fall mean a restart; a new process that already passed the old
+//!   number looks like a gap. So every new connection counts as a possible restart: clear, replay from 0.
+//! - Batches published while a replay runs wait, and are applied after what they come after.
+//! - A replay silently starts at the oldest batch kept, and may lose some in the middle. Both show in the numbers.
+//! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
+//!   known. No answer but the end means that the engine counts anew; more than one means a lost tail.
+//! - Where something is lost for good, everything held is dropped (a removal may have been among it), and the stream
+//!   is degraded until the engine says that its cache is empty.
+
+use crate::index::{ClearCause, Origin};
+use crate::stream::{DegradedBy, Millis, StaleBy, Trust};
+
+mod buffer;
+mod stats;
+
+use buffer::Buffer;
+pub use stats::SequencerStats;
+
+/// How patient a sequencer is. All times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequencerConfig {
+    /// Whether the engine's replay socket is known.
+    pub has_replay: bool,
+    /// Longest wait for the next answer of a replay. An engine at work answers with its next step or after 100 ms.
+    pub replay_timeout_ms: u64,
+    /// Wait before a replay is asked again; grows with each attempt.
+    pub retry_ms: u64,
+    /// Attempts without progress after which what is missing counts as lost.
+    pub attempts_max: u32,
+    /// Silence after which a live stream is probed.
+    pub probe_ms: u64,
+    /// Silence from the start after which a stream is called silent.
+    pub silent_ms: u64,
+    /// How long after a replay published batches may still be ones that it brought already.
+    pub overlap_ms: u64,
+    /// Most batches that wait for a replay. Beyond it the newest are dropped, and asked for afterwards.
+    pub waiting_max: usize,
+    /// Most bytes that wait for a replay.
+    pub waiting_bytes_max: usize,
+}
+
+/// What happens on a stream. `B` is a batch, decoded or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<B> {
+    /// The event socket shook hands with a publisher: for the first time, or again.
+    Connected,
+    /// The connection closed.
+    Disconnected,
+    /// A batch came on the event socket.
+    Published { seq: u64, batch: B },
+    /// A batch came in answer to the last [`Action::AskReplay`].
+    Replayed { seq: u64, batch: B },
+    /// The end marker of that answer came.
+    ReplayEnded,
+    /// The batch `seq`, just applied, emptied the engine's cache.
+    Emptied { seq: u64 },
+    /// The batch `seq`, just given to be applied, was no batch.
+    Undecodable { seq: u64 },
+    /// Time passed.
+    Tick,
+}
+
+/// What to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<B> {
+    /// Apply the batch to the index.
+    Apply { seq: u64, batch: B, origin: Origin },
+    /// Forget everything that the stream holds.
+    Clear(ClearCause),
+    /// Ask the replay for all batches from this one on. An earlier question is given up: what still comes in answer
+    /// to it must not be handed in.
+    AskReplay { from: u64 },
+    /// Give up the last question.
+    DropReplay,
+}
+
+/// What a waiting batch weighs.
+pub trait Weight {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize;
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Sequencer<B> {
+    config: SequencerConfig,
+    state: State,
+    /// The number of the next batch to apply; `None`: whatever comes next.
+    next: Option<u64>,
+    /// The last number on the event socket of this connection. They only rise there.
+    last_published: Option<u64>,
+    /// Why the index is incomplete, and from which batch on it was built.
+    degraded: Option<(DegradedBy, u64)>,
+    waiting: Buffer<B>,
+    stats: SequencerStats,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing heard yet on this connection.
+    Cold { since: Millis, is_silent: bool },
+    /// Everything published has been applied, as far as is known.
+    Live { heard_at: Millis, replayed_at: Option<Millis> },
+    /// Live, and the replay has been asked for the last batch known.
+    Probing { deadline: Millis, is_answered: bool, replayed_at: Option<Millis> },
+    /// Batches are missing, and the replay is asked again later.
+    Gap { retry_at: Millis, attempt: u32 },
+    /// Batches are missing, and the replay has been asked for them.
+    Replaying { deadline: Millis, attempt: u32, is_answered: bool, has_progressed: bool },
+    /// Not connected.
+    Stale(StaleBy),
+}
+
+// === impl SequencerConfig ===
+
+impl Default for SequencerConfig {
+    fn default() -> Self {
+        Self {
+            has_replay: true,
+            replay_timeout_ms: 5_000,
+            retry_ms: 500,
+            attempts_max: 3,
+            probe_ms: 5_000,
+            silent_ms: 10_000,
+            overlap_ms: 10_000,
+            waiting_max: 16_384,
+            waiting_bytes_max: 64 << 20,
+        }
+    }
+}
+
+// === impl Sequencer ===
+
+impl<B: Weight> Sequencer<B> {
+    #[must_use]
+    pub fn new(config: SequencerConfig, now: Millis) -> Self {
+        Self {
+            config,
+            state: State::Cold { since: now, is_silent: false },
+            next: None,
+            last_published: None,
+            degraded: None,
+            waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
+            stats: SequencerStats::default(),
+        }
+    }
+
+    /// The one transition function: takes an input and appends what to do.
+    pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut Vec<Action<B>>) {
+        match input {
+            Input::Connected => self.connected(now, actions),
+            Input::Disconnected => self.disconnected(actions),
+            Input::Published { seq, batch } => self.published(seq, batch, now, actions),
+            Input::Replayed { seq, batch } => self.replayed(seq, batch, now, actions),
+            Input::ReplayEnded => self.replay_ended(now, actions),
+            Input::Emptied { seq } => {
+                if self.degraded.is_some_and(|(_, since)| since <= seq) {
+                    self.degraded = None;
+                }
+            }
+            Input::Undecodable { seq } => self.lose(DegradedBy::Undecodable, seq.saturating_add(1), actions),
+            Input::Tick => self.tick(now, actions),
+        }
+    }
+
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        match (self.state, self.degraded) {
+            (State::Stale(by), _) => Trust::Stale(by),
+            (State::Cold { is_silent: true, .. }, _) => Trust::Silent,
+            (State::Cold { .. } | State::Gap { .. } | State::Replaying { .. }, _) => Trust::Recovering,
+            // Neither the event socket nor the replay has ever said anything.
+            (State::Live { .. } | State::Probing { .. }, Some(_)) if !self.has_heard() => Trust::Silent,
+            (State::Live { .. } | State::Probing { .. }, Some((by, _))) => Trust::Degraded(by),
+            (State::Live { .. } | State::Probing { .. }, None) => Trust::Live,
+        }
+    }
+
+    /// The number of the last batch applied; `None` where there is none.
+    #[must_use]
+    pub fn last_applied(&self) -> Option<u64> {
+        self.next?.checked_sub(1)
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> SequencerStats {
+        self.stats
+    }
+
+    fn has_heard(&self) -> bool {
+        self.next.is_some() || self.last_published.is_some()
+    }
+
+    // --- connection ---
+
+    fn connected(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+        if self.has_heard() {
+            self.stats.reconnects += 1;
+        }
+        self.begin_anew(now, actions);
+    }
+
+    fn disconnected(&mut self, actions: &mut Vec<Action<B>>) {
+        if let State::Cold { .. } = self.state {
+            return;
+        }
+        if let State::Probing { .. } | State::Replaying { .. } = self.state {
+            actions.push(Action::DropReplay);
+        }
+        self.waiting.clear();
+        self.state = State::Stale(StaleBy::Disconnected);
+    }
+
+    /// The engine may have an empty cache and count from 0: forget all and fetch its history.
+    fn begin_anew(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+        if self.has_heard() {
+            actions.push(Action::Clear(ClearCause::Restarted));
+        }
+        self.waiting.clear();
+        self.degraded = None;
+        self.last_published = None;
+        if self.config.has_replay {
+            self.next = Some(0);
+            self.ask(0, 1, now, actions);
+        } else {
+            self.next = None;
+            self.state = State::Cold { since: now, is_silent: false };
+        }
+    }
+
+    // --- the event socket ---
+
+    fn published(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+        match self.state {
+            // A message of a closed connection says nothing about the next one.
+            State::Stale(_) => {
+                self.stats.duplicates += 1;
+                return;
+            }
+            // The message overtook the news of its connection.
+            State::Cold { .. } => self.begin_anew(now, actions),
+            State::Live { .. } | State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } => {
+                if self.has_restarted(seq, now) {
+                    self.stats.restarts += 1;
+                    if let State::Probing { .. } | State::Replaying { .. } = self.state {
+                        actions.push(Action::DropReplay);
+                    }
+                    self.begin_anew(now, actions);
+                }
+            }
+        }
+        self.last_published = Some(seq);
+        match self.state {
+            State::Cold { .. } => {
+                if seq > 0 {
+                    self.degraded = Some((DegradedBy::JoinedLate, seq));
+                }
+                self.apply(seq, batch, Origin::Published, actions);
+                self.state = State::Live { heard_at: now, replayed_at: None };
+            }
+            State::Live { .. } | State::Probing { .. } => self.published_live(seq, batch, now, actions),
+            State::Gap { .. } | State::Replaying { .. } => self.wait(seq, batch, Origin::Published),
+            State::Stale(_) => {}
+        }
+    }
+
+    /// Numbers of one connection only rise, except that a replay may have brought a batch before its publication.
+    fn has_restarted(&self, seq: u64, now: Millis) -> bool {
+        if self.last_published.is_some_and(|last| seq <= last) {
+            return true;
+        }
+        let may_overlap = match self.state {
+            State::Live { replayed_at, .. } | State::Probing { replayed_at, .. } => {
+                replayed_at.is_some_and(|at| now.since(at) <= self.config.overlap_ms)
+            }
+            State::Cold { .. } | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
+        };
+        !may_overlap && self.next.is_some_and(|next| seq < next)
+    }
+
+    fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+        if let State::Live { heard_at, .. } = &mut self.state {
+            *heard_at = now;
+        }
+        let next = self.next.unwrap_or(seq);
+        if seq < next {
+            self.stats.duplicates += 1;
+        } else if seq == next {
+            self.apply(seq, batch, Origin::Published, actions);
+        } else {
+            self.stats.gaps += 1;
+            self.stats.missing_batches += seq - next;
+            if self.config.has_replay {
+                self.wait(seq, batch, Origin::Published);
+                self.ask(next, 1, now, actions);
+            } else {
+                self.lose(DegradedBy::LostWithoutReplay, seq, actions);
+                self.apply(seq, batch, Origin::Published, actions);
+            }
+        }
+    }
+
+    // --- the replay ---
+
+    fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut Vec<Action<B>>) {
+        self.stats.replays += 1;
+        let deadline = now.plus(self.config.replay_timeout_ms);
+        self.state = State::Replaying { deadline, attempt, is_answered: false, has_progressed: false };
+        actions.push(Action::AskReplay { from });
+    }
+
+    fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+        let timeout = self.config.replay_timeout_ms;
+        let next = self.next.unwrap_or(seq);
+        match &mut self.state {
+            State::Replaying { deadline, is_answered, has_progressed, .. } => {
+                let is_first = !std::mem::replace(is_answered, true);
+                *deadline = now.plus(timeout);
+                *has_progressed |= seq == next || is_first && seq > next;
+                if is_first && seq > next {
+                    // The engine keeps nothing older, so what is missing is gone.
+                    self.stats.lost_batches += seq - next;
+                    self.lose(DegradedBy::BufferTooShort, seq, actions);
+                    self.apply(seq, batch, Origin::Replayed, actions);
+                    return;
+                }
+            }
+            State::Probing { is_answered, replayed_at, .. } => {
+                *is_answered = true;
+                if seq >= next {
+                    *replayed_at = Some(now);
+                    self.stats.tail_batches += 1;
+                }
+                if seq > next {
+                    self.state = State::Replaying {
+                        deadline: now.plus(timeout),
+                        attempt: 1,
+                        is_answered: true,
+                        has_progressed: false,
+                    };
+                }
+            }
+            State::Cold { .. } | State::Live { .. } | State::Gap { .. } | State::Stale(_) => return,
+        }
+        if seq == next {
+            self.apply(seq, batch, Origin::Replayed, actions);
+        } else {
+            self.wait(seq, batch, Origin::Replayed);
+        }
+    }
+
+    fn replay_ended(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+        match self.state {
+            State::Replaying { attempt, has_progressed, .. } => {
+                self.apply_waiting(actions);
+                if self.waiting.is_empty() {
+                    self.state = State::Live { heard_at: now, replayed_at: Some(now) };
+                } else if has_progressed {
+                    self.ask(self.next.unwrap_or(0), 1, now, actions);
+                } else {
+                    self.fail_attempt(attempt, now, actions);
+                }
+            }
+            State::Probing { is_answered, replayed_at, .. } => {
+                let expects_answer = self.next.is_some_and(|next| next > 0);
+                if expects_answer && !is_answered {
+                    // It does not have the batch that it published last: another process, counting anew.
+                    self.stats.restarts += 1;
+                    self.begin_anew(now, actions);
+                } else if matches!(self.degraded, Some((DegradedBy::ReplayFailed, _))) {
+                    // The replay works again, so what was given up can be had.
+                    self.begin_anew(now, actions);
+                } else {
+                    self.state = State::Live { heard_at: now, replayed_at };
+                }
+            }
+            State::Cold { .. } | State::Live { .. } | State::Gap { .. } | State::Stale(_) => {}
+        }
+    }
+
+    fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut Vec<Action<B>>) {
+        self.stats.replays_failed += 1;
+        if attempt < self.config.attempts_max {
+            let pause = self.config.retry_ms.saturating_mul(u64::from(attempt));
+            self.state = State::Gap { retry_at: now.plus(pause), attempt };
+            return;
+        }
+        // Go on from the newest batches that follow each other. Whatever came before them is incomplete.
+        let since = self.waiting.keep_last_run();
+        if let (Some(next), Some(since)) = (self.next, since) {
+            self.stats.lost_batches += since.saturating_sub(next);
+        }
+        self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
+        self.next = since;
+        self.apply_waiting(actions);
+        self.state = State::Live { heard_at: now, replayed_at: None };
+    }
+
+    // --- time ---
+
+    fn tick(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+        match &mut self.state {
+            State::Cold { since, is_silent } => *is_silent = now.since(*since) >= self.config.silent_ms,
+            State::Live { heard_at, replayed_at } => {
+                if !self.config.has_replay || now.since(*heard_at) < self.config.probe_ms {
+                    return;
+                }
+                let Some(next) = self.next else {
+                    // Nothing is held, so asking for all of it risks nothing.
+                    self.begin_anew(now, actions);
+                    return;
+                };
+                self.stats.probes += 1;
+                let deadline = now.plus(self.config.replay_timeout_ms);
+                self.state = State::Probing { deadline, is_answered: false, replayed_at: *replayed_at };
+                actions.push(Action::AskReplay { from: next.saturating_sub(1) });
+            }
+            State::Probing { deadline, replayed_at, .. } if now >= *deadline => {
+                self.stats.probes_failed += 1;
+                self.state = State::Live { heard_at: now, replayed_at: *replayed_at };
+                actions.push(Action::DropReplay);
+            }
+            State::Gap { retry_at, attempt } if now >= *retry_at => {
+                let attempt = attempt.saturating_add(1);
+                self.ask(self.next.unwrap_or(0), attempt, now, actions);
+            }
+            State::Replaying { deadline, attempt, has_progressed, .. } if now >= *deadline => {
+                let attempt = if *has_progressed { 1 } else { *attempt };
+                actions.push(Action::DropReplay);
+                self.fail_attempt(attempt, now, actions);
+            }
+            State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => {}
+        }
+    }
+
+    // --- batches ---
+
+    fn apply(&mut self, seq: u64, batch: B, origin: Origin, actions: &mut Vec<Action<B>>) {
+        match origin {
+            Origin::Published => self.stats.applied += 1,
+            Origin::Replayed => self.stats.replayed += 1,
+        }
+        self.next = Some(seq.saturating_add(1));
+        actions.push(Action::Apply { seq, batch, origin });
+    }
+
+    fn wait(&mut self, seq: u64, batch: B, origin: Origin) {
+        if self.next.is_some_and(|next| seq < next) {
+            self.stats.duplicates += 1;
+        } else if !self.waiting.insert(seq, batch, origin) {
+            self.stats.waiting_dropped += 1;
+        }
+    }
+
+    fn apply_waiting(&mut self, actions: &mut Vec<Action<B>>) {
+        while let Some((seq, batch, origin)) = self.waiting.pop(self.next.unwrap_or(0)) {
+            self.apply(seq, batch, origin, actions);
+        }
+    }
+
+    /// Something is lost for good: what is held may be wrong, so it goes.
+    fn lose(&mut self, by: DegradedBy, since: u64, actions: &mut Vec<Action<B>>) {
+        self.degraded = Some((by, since));
+        actions.push(Action::Clear(ClearCause::EventsLost));
+    }
+}
+
+#[cfg(test)]
+mod tests;
