@@ -1,1 +1,8 @@
+//! The end-to-end cases, one test binary. `tests/README.md` tells how to run one.
 
+#[cfg(test)]
+mod bootstrap;
+#[cfg(test)]
+mod tidy;
+#[cfg(test)]
+mod wasm;

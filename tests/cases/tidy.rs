@@ -1,0 +1,181 @@
+//! What holds for the repository as a whole and no compiler checks.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use warmpath_tests::paths;
+
+/// Lines that a source file may have. More is a sign that two things live in it.
+const LINES_MAX: usize = 600;
+
+/// Licences that code linked into a shipped program may have (SPDX identifiers). Of an `OR` one is enough.
+const LICENCES: [&str; 11] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+#[test]
+fn every_dependency_has_an_allowed_licence() {
+    let metadata = cargo_metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 50, "{} packages only: is this the whole graph?", packages.len());
+    let refused: Vec<String> = packages
+        .iter()
+        .filter(|package| !package["license"].as_str().is_some_and(is_allowed))
+        .map(|package| format!("{} {}: {}", package["name"], package["version"], package["license"]))
+        .collect();
+    assert!(refused.is_empty(), "licences that are not allowed:\n{}", refused.join("\n"));
+}
+
+#[test]
+fn licence_expressions_are_read_with_and_or_and_brackets() {
+    assert!(is_allowed("MIT OR LGPL-2.1-or-later"));
+    assert!(is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(is_allowed("Apache-2.0/MIT"));
+    assert!(is_allowed("Apache-2.0 WITH LLVM-exception"));
+    assert!(!is_allowed("MIT AND GPL-3.0-only"));
+    assert!(!is_allowed("(MIT AND GPL-3.0-only) OR MPL-2.0"));
+    assert!(!is_allowed(""));
+}
+
+/// An SPDX expression that our list satisfies. `AND` binds tighter than `OR`; a slash is an old way to write `OR`.
+fn is_allowed(expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = &words[..];
+    either(&mut rest) && rest.is_empty()
+}
+
+fn either(rest: &mut &[&str]) -> bool {
+    let mut allowed = both(rest);
+    while let ["OR", after @ ..] = rest {
+        *rest = after;
+        allowed |= both(rest);
+    }
+    allowed
+}
+
+fn both(rest: &mut &[&str]) -> bool {
+    let mut allowed = one(rest);
+    while let ["AND", after @ ..] = rest {
+        *rest = after;
+        allowed &= one(rest);
+    }
+    allowed
+}
+
+fn one(rest: &mut &[&str]) -> bool {
+    match rest {
+        ["(", after @ ..] => {
+            *rest = after;
+            let allowed = either(rest);
+            let [")", after @ ..] = rest else { return false };
+            *rest = after;
+            allowed
+        }
+        [licence, "WITH", exception, after @ ..] => {
+            let allowed = LICENCES.contains(&format!("{licence} WITH {exception}").as_str());
+            *rest = after;
+            allowed
+        }
+        [licence, after @ ..] => {
+            let allowed = LICENCES.contains(licence);
+            *rest = after;
+            allowed
+        }
+        [] => false,
+    }
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter(|path| !path.components().any(|part| part.as_os_str() == "generated"))
+        .map(|path| (std::fs::read_to_string(&path).unwrap().lines().count(), path))
+        .filter(|(lines, _)| *lines > LINES_MAX)
+        .map(|(lines, path)| format!("{}: {lines}", path.display()))
+        .collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines:\n{}", long.join("\n"));
+}
+
+#[test]
+fn modules_are_files_beside_their_folder() {
+    let old: Vec<PathBuf> = sources().into_iter().filter(|path| path.ends_with("mod.rs")).collect();
+    assert!(old.is_empty(), "x.rs beside x/, not x/mod.rs: {old:?}");
+}
+
+/// The layers of docs/architecture.md: what each pure crate may stand on, directly.
+#[test]
+fn pure_crates_have_no_further_dependencies() {
+    let allowed = [
+        ("warmpath-core", &["hashbrown", "serde", "serde_json", "siphasher", "thiserror"][..]),
+        ("warmpath-kv", &["hashbrown", "rmpv", "siphasher", "thiserror"][..]),
+        ("warmpath-proto", &["prost", "tonic", "tonic-prost"][..]),
+    ];
+    let metadata = cargo_metadata();
+    for (name, allowed) in allowed {
+        let dependencies = dependencies(&metadata, name);
+        let further: Vec<&String> =
+            dependencies.iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+        assert!(further.is_empty(), "{name} may not depend on {further:?}");
+    }
+}
+
+#[test]
+fn the_emulator_shares_no_code_with_what_it_tests() {
+    let dependencies = dependencies(&cargo_metadata(), "engine-emulator");
+    let ours: Vec<&String> = dependencies.iter().filter(|name| name.starts_with("warmpath-")).collect();
+    assert!(ours.is_empty(), "{ours:?}");
+}
+
+/// Names of the direct dependencies, those of tests left out.
+fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let packages = metadata["packages"].as_array().unwrap();
+    let package =
+        packages.iter().find(|p| p["name"] == package).unwrap_or_else(|| panic!("no package {package}"));
+    let all = package["dependencies"].as_array().unwrap().iter();
+    all.filter(|d| d["kind"].is_null()).map(|d| d["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn cargo_metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(paths::root())
+        .args(["metadata", "--offline", "--locked", "--format-version", "1"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Every Rust file of the repository.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in ["filter", "indexer", "proto", "tests"] {
+        collect(&paths::root().join(folder), &mut found);
+    }
+    assert!(found.len() > 30, "{} files only: is this the whole repository?", found.len());
+    found
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
