@@ -1,1 +1,33 @@
+//! From a prompt to the engine's own token ids.
+//!
+//! ```text
+//! completion   text ───────────────────────────────────────────────▶ encode ─▶ truncate ─▶ TokenIds
+//! chat         JSON ─▶ Conversation ─▶ template context ─▶ text ───▶ encode ─▶ truncate ─▶ TokenIds
+//!              chat.rs (what the engine does to a request)  template.rs   tokenizer.rs
+//! ```
+//!
+//! [`ModelPrompt`] owns everything that one model needs: its tokenizer, its compiled chat template and the
+//! [`RenderingRules`] of the engine release that serves it. It is loaded once, is `Send + Sync`, and every request is a
+//! pure function of it, the request and the injected [`Clock`].
+//!
+//! Exact or nothing: where the engine's ids cannot be known, the answer is a [`PromptError`] whose
+//! [`reason`](PromptError::reason) says why, never a guess. No network, no async, no knowledge of other requests.
 
+mod chat;
+mod check;
+mod completion;
+mod error;
+mod limits;
+mod model;
+mod template;
+mod tokenizer;
+mod version;
+
+pub use chat::ChatRequest;
+pub use check::{Difference, first_difference};
+pub use error::{LoadError, PromptError};
+pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
+pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
+pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
+pub use tokenizer::{Encode, EncodeError, SpecialTokens, TokenIds};
+pub use version::{ContentDetection, EngineVersion, ParseVersionError, RenderingRules};

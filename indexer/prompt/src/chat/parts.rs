@@ -1,0 +1,193 @@
+//! The content of one message: a text, or a list of parts, in the form that the template wants.
+
+use serde_json::{Map, Value as Json};
+
+use super::messages::Form;
+use super::type_of;
+use crate::error::PromptError;
+use crate::template::ContentFormat;
+
+/// Part types that are text, with the key that holds it.
+const TEXT_TYPES: [(&str, &str); 5] = [
+    ("text", "text"),
+    ("input_text", "text"),
+    ("output_text", "text"),
+    ("refusal", "refusal"),
+    ("thinking", "thinking"),
+];
+
+/// Part types that the engine replaces by placeholder tokens, and keys that mark a part as such whatever its type.
+const MEDIA_TYPES: [&str; 11] = [
+    "image_url",
+    "input_image",
+    "image_pil",
+    "image_embeds",
+    "audio_url",
+    "input_audio",
+    "audio_embeds",
+    "video_url",
+    "video_embeds",
+    "prompt_embeds",
+    "file",
+];
+
+/// Keys that some part type of the engine's request model defines; they never reach the template.
+const KNOWN_KEYS: [&str; 18] = [
+    "audio_embeds",
+    "audio_url",
+    "closed",
+    "data",
+    "file",
+    "image_embeds",
+    "image_pil",
+    "image_url",
+    "input_audio",
+    "name",
+    "prompt_cache_breakpoint",
+    "refusal",
+    "text",
+    "thinking",
+    "type",
+    "uuid",
+    "video_embeds",
+    "video_url",
+];
+
+/// The first line of a system text that some clients add; its value changes with every request.
+const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+/// One part, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    Text {
+        text: String,
+        unknown: Map<String, Json>,
+    },
+    /// A tool that the template looks up by its name.
+    ToolReference {
+        name: String,
+    },
+}
+
+/// The parts of a message's content. A text is one part, no content none.
+pub(super) fn read(form: &Form<'_>, role: &str, content: Option<Json>) -> Result<Vec<Part>, PromptError> {
+    let mut parts = match content {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::String(text)) => vec![Part::text(text)],
+        Some(Json::Array(list)) => list
+            .into_iter()
+            .map(|part| read_part(form, part))
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?,
+        Some(other) => {
+            return Err(PromptError::refused(format!(
+                "a message's content is {}, expected a text or a list of parts",
+                type_of(&other)
+            )));
+        }
+    };
+    if role == "system" && form.rules.strips_billing_header {
+        parts.retain_mut(Part::strip_billing_header);
+    }
+    Ok(parts)
+}
+
+/// The content as the template sees it.
+pub(super) fn write(format: ContentFormat, parts: Vec<Part>) -> Json {
+    match format {
+        ContentFormat::Parts => parts.into_iter().map(Part::into_json).collect(),
+        ContentFormat::Text => {
+            // The engine drops empty texts before it joins.
+            let texts: Vec<&str> = parts.iter().map(Part::as_text).filter(|text| !text.is_empty()).collect();
+            texts.join("\n").into()
+        }
+    }
+}
+
+/// `None`: a part that the engine skips.
+fn read_part(form: &Form<'_>, part: Json) -> Result<Option<Part>, PromptError> {
+    let mut part = match part {
+        Json::String(text) => return Ok(Some(Part::text(text))),
+        Json::Object(part) => part,
+        other => {
+            return Err(PromptError::refused(format!("a content part is {}", type_of(&other))));
+        }
+    };
+    if let Some(key) = MEDIA_TYPES.iter().find(|key| part.contains_key(**key)) {
+        return Err(PromptError::Media { kind: (*key).into() });
+    }
+    let kind = match part.get("type") {
+        Some(Json::String(kind)) => kind.clone(),
+        _ => return Err(PromptError::refused("a content part has no type")),
+    };
+    if MEDIA_TYPES.contains(&kind.as_str()) || part.get("uuid").is_some_and(|uuid| !uuid.is_null()) {
+        return Err(PromptError::Media { kind });
+    }
+    if kind == "tool_reference" && form.rules.knows_tool_reference {
+        return match part.shift_remove("name") {
+            Some(Json::String(name)) => Ok(Some(Part::ToolReference { name })),
+            _ => Err(PromptError::refused("a tool_reference part has no name")),
+        };
+    }
+    let Some((_, key)) = TEXT_TYPES.iter().find(|(known, _)| *known == kind) else {
+        return Err(PromptError::refused("a content part has a type that the engine does not know"));
+    };
+    match part.shift_remove(*key) {
+        Some(Json::String(text)) => {
+            if form.rules.keeps_unknown_part_keys {
+                part.retain(|key, _| !KNOWN_KEYS.contains(&key.as_str()));
+            } else {
+                part.clear();
+            }
+            Ok(Some(Part::Text { text, unknown: part }))
+        }
+        None | Some(Json::Null) if kind == "text" || kind == "refusal" => Ok(None),
+        _ => Err(PromptError::refused(format!("a content part's \"{key}\" is no text"))),
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn text(text: String) -> Self {
+        Part::Text { text, unknown: Map::new() }
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Part::Text { .. })
+    }
+
+    pub(super) fn as_text(&self) -> &str {
+        match self {
+            Part::Text { text, .. } => text,
+            Part::ToolReference { name } => name,
+        }
+    }
+
+    fn into_json(self) -> Json {
+        let mut json = Map::new();
+        match self {
+            Part::Text { text, unknown } => {
+                json.insert("type".into(), "text".into());
+                json.insert("text".into(), text.into());
+                json.extend(unknown);
+            }
+            Part::ToolReference { name } => {
+                json.insert("type".into(), "tool_reference".into());
+                json.insert("name".into(), name.into());
+            }
+        }
+        Json::Object(json)
+    }
+
+    /// Removes a leading billing-header line. False: nothing but it was there, so the part goes.
+    fn strip_billing_header(&mut self) -> bool {
+        let Part::Text { text, .. } = self else { return true };
+        if !text.starts_with(BILLING_HEADER) {
+            return true;
+        }
+        let rest = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
+        *text = rest;
+        !text.is_empty()
+    }
+}

@@ -1,0 +1,192 @@
+//! One model: its tokenizer, its chat templates, the rules of the engine that serves it.
+//!
+//! Loaded once, off the hot path (0.3 to 1 s, mostly the vocabulary); then shared between threads.
+
+mod family;
+pub(crate) mod files;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::chat::{self, ChatRequest};
+use crate::completion;
+use crate::error::{LoadError, PromptError};
+use crate::limits::MAX_CONFIG_FILE_BYTES;
+use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
+use crate::tokenizer::{HuggingFace, SpecialTokens, TokenIds, Truncation, encode_truncated};
+use crate::version::{EngineVersion, RenderingRules};
+
+pub use family::ChatRenderer;
+use family::Family;
+
+/// Where a model's files are, and what must be known of the engine that serves it.
+#[derive(Clone)]
+pub struct ModelFiles {
+    /// Folder with `tokenizer.json`, `tokenizer_config.json` and, where there are, `chat_template.jinja` and
+    /// `config.json`.
+    pub dir: PathBuf,
+    /// The engine's `--chat-template`, where it has one.
+    pub chat_template: Option<PathBuf>,
+    /// The engine's `--chat-template-content-format`; `None`: it detects it.
+    pub content_format: Option<ContentFormat>,
+    pub engine_version: EngineVersion,
+    /// The engine's `--max-model-len`, in tokens; needed for `truncate_prompt_tokens: -1` only.
+    pub max_model_len: Option<usize>,
+    /// The engine's `--trust-request-chat-template`.
+    pub trust_request_template: bool,
+    /// The engine's `--default-chat-template-kwargs`.
+    pub default_template_kwargs: Map<String, Json>,
+    /// The engine's `--exclude-tools-when-tool-choice-none`.
+    pub exclude_tools_when_none: bool,
+    pub chat_renderer: ChatRenderer,
+    /// The engine's local time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A loaded model.
+pub struct ModelPrompt {
+    tokenizer: HuggingFace,
+    chat: Result<ChatTemplates, PromptError>,
+    chat_settings: chat::Settings,
+    max_model_len: Option<usize>,
+}
+
+/// The compiled templates of a model.
+struct ChatTemplates {
+    plain: Option<ChatTemplate>,
+    with_tools: Option<ChatTemplate>,
+}
+
+// === impl ModelFiles ===
+
+impl ModelFiles {
+    /// The files in `dir`, served by the newest known engine with its default settings.
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
+        ModelFiles {
+            dir: dir.into(),
+            chat_template: None,
+            content_format: None,
+            engine_version: EngineVersion::default(),
+            max_model_len: None,
+            trust_request_template: false,
+            default_template_kwargs: Map::new(),
+            exclude_tools_when_none: false,
+            chat_renderer: ChatRenderer::Detect,
+            clock: Arc::new(SystemClock::local()),
+        }
+    }
+}
+
+// === impl ModelPrompt ===
+
+impl ModelPrompt {
+    /// Reads and compiles everything. A model without a usable chat template still serves completions; its chats get
+    /// the reason `not_renderable`. A template that does not compile is an error, because the engine would not start
+    /// serving chats with it either.
+    pub fn load(files: &ModelFiles) -> Result<Self, LoadError> {
+        if !files.dir.is_dir() {
+            return Err(LoadError::NotADirectory { path: files.dir.clone() });
+        }
+        let tokenizer = HuggingFace::load(&files.dir.join("tokenizer.json"))?;
+        let config_path = files.dir.join("tokenizer_config.json");
+        let config = files::read_object(&config_path, MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
+        let model_config =
+            files::read_object(&files.dir.join("config.json"), MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
+        let family = match files.chat_renderer {
+            ChatRenderer::Jinja => Family::Jinja,
+            ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &tokenizer),
+        };
+        let chat = match family {
+            Family::Jinja => ChatTemplates::load(files, &config_path, &config)?,
+            other => Err(PromptError::not_renderable(other.describe())),
+        };
+        Ok(ModelPrompt {
+            tokenizer,
+            chat,
+            chat_settings: chat::Settings {
+                rules: RenderingRules::of(files.engine_version),
+                content_format: files.content_format,
+                trust_request_template: files.trust_request_template,
+                default_template_kwargs: files.default_template_kwargs.clone(),
+                exclude_tools_when_none: files.exclude_tools_when_none,
+                special_tokens: files::special_tokens(&config),
+                clock: Arc::clone(&files.clock),
+            },
+            max_model_len: files.max_model_len,
+        })
+    }
+
+    /// Token ids of one text of `/v1/completions`. `add_special_tokens` and `truncate` as in the body, where given.
+    pub fn completion(
+        &self,
+        text: &str,
+        add_special_tokens: Option<bool>,
+        truncate: Option<i64>,
+    ) -> Result<TokenIds, PromptError> {
+        let truncation = Truncation::resolve(truncate, self.max_model_len)?;
+        let special = add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
+        completion::encode(&self.tokenizer, text, special, truncation)
+    }
+
+    /// A prompt that the client gave as token ids: used as it is, truncated where asked.
+    pub fn tokens(&self, ids: Vec<u32>, truncate: Option<i64>) -> Result<TokenIds, PromptError> {
+        Truncation::resolve(truncate, self.max_model_len).map(|truncation| truncation.cut(ids).into())
+    }
+
+    /// Token ids of a chat.
+    pub fn chat(&self, request: &ChatRequest<'_>) -> Result<TokenIds, PromptError> {
+        let truncation = Truncation::resolve(request.truncate, self.max_model_len)?;
+        let text = self.render_chat(request)?;
+        let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
+        encode_truncated(&self.tokenizer, &text, special, truncation)
+            .map(TokenIds::from)
+            .map_err(|error| PromptError::Encoder { why: error.to_string() })
+    }
+
+    /// The text that a chat becomes before it is encoded.
+    pub fn render_chat(&self, request: &ChatRequest<'_>) -> Result<String, PromptError> {
+        let templates = self.chat.as_ref().map_err(Clone::clone)?;
+        chat::render(&self.chat_settings, |has_tools| templates.choose(has_tools), request)
+    }
+
+    /// The content format that the model's template asks for; `None` where chats cannot be rendered.
+    pub fn content_format(&self) -> Option<ContentFormat> {
+        let templates = self.chat.as_ref().ok()?;
+        Some(templates.choose(false)?.content_format())
+    }
+}
+
+// === impl ChatTemplates ===
+
+impl ChatTemplates {
+    /// The inner error: the model has none.
+    fn load(
+        files: &ModelFiles,
+        config_path: &Path,
+        config: &Map<String, Json>,
+    ) -> Result<Result<Self, PromptError>, LoadError> {
+        let found = source::find(&files.dir, files.chat_template.as_deref(), config_path, config)?;
+        let Some(sources) = found else {
+            return Ok(Err(PromptError::not_renderable("the model has no chat template")));
+        };
+        let rules = RenderingRules::of(files.engine_version);
+        let compile = |source: source::Source| {
+            ChatTemplate::compile(&source.text, rules.content_detection, Arc::clone(&files.clock))
+                .map_err(|error| LoadError::BadTemplate { path: source.path, why: error.to_string() })
+        };
+        Ok(Ok(ChatTemplates {
+            plain: sources.plain.map(compile).transpose()?,
+            with_tools: sources.with_tools.map(compile).transpose()?,
+        }))
+    }
+
+    fn choose(&self, has_tools: bool) -> Option<&ChatTemplate> {
+        let special = if has_tools { self.with_tools.as_ref() } else { None };
+        special.or(self.plain.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! A chat template, compiled once, and the environment that renders it as the engine's Jinja does.
+//!
+//! In: the template's source ([`source`]) and per request a [`Context`]. Out: the prompt text. The engine renders in
+//! Python with Jinja's sandbox; what differs from there is made equal here: JSON and floats in Python's notation
+//! ([`python_json`]), the functions that model templates use ([`environment`]), the `generation` tag
+//! ([`generation_tag`]). [`survey`] reads from the template's syntax tree what the engine reads from it.
+
+mod clock;
+mod environment;
+mod generation_tag;
+mod python_json;
+mod python_number;
+pub(crate) mod source;
+mod survey;
+mod value;
+
+pub use clock::{Clock, FixedClock, SystemClock};
+pub use survey::ContentFormat;
+pub(crate) use value::{from_json, from_map};
+
+use std::sync::Arc;
+
+use minijinja::value::Value;
+use minijinja::{Environment, ErrorKind};
+
+use crate::error::PromptError;
+use crate::limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES};
+use crate::version::ContentDetection;
+use survey::Survey;
+
+/// Name under which a template is compiled; shows up in error messages only.
+const NAME: &str = "chat_template";
+
+/// A compiled template and what its syntax tells.
+pub(crate) struct ChatTemplate {
+    environment: Environment<'static>,
+    survey: Survey,
+}
+
+/// Why a template's source cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompileError {
+    #[error("has {bytes} bytes, more than the limit of {limit}")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error("{0}")]
+    Syntax(String),
+}
+
+// === impl ChatTemplate ===
+
+impl ChatTemplate {
+    pub(crate) fn compile(
+        source: &str,
+        detection: ContentDetection,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, CompileError> {
+        if source.len() > MAX_TEMPLATE_BYTES {
+            return Err(CompileError::TooLarge { bytes: source.len(), limit: MAX_TEMPLATE_BYTES });
+        }
+        let syntax = |error: minijinja::Error| CompileError::Syntax(describe(&error));
+        let rewritten = generation_tag::rewrite(source);
+        let mut environment = environment::build(clock).map_err(syntax)?;
+        let survey = Survey::of(source, &rewritten, environment.syntax(), detection).map_err(syntax)?;
+        environment.add_template_owned(NAME, rewritten.into_owned()).map_err(syntax)?;
+        Ok(ChatTemplate { environment, survey })
+    }
+
+    pub(crate) fn content_format(&self) -> ContentFormat {
+        self.survey.content_format
+    }
+
+    /// Whether the template mentions the role `developer`.
+    pub(crate) fn knows_developer(&self) -> bool {
+        self.survey.knows_developer
+    }
+
+    /// Whether the template mentions the field `content`, which a final message to be continued needs.
+    pub(crate) fn mentions_content(&self) -> bool {
+        self.survey.mentions_content
+    }
+
+    /// Renders `context`, a map with every variable of the template.
+    pub(crate) fn render(&self, context: Value) -> Result<String, PromptError> {
+        let text = self
+            .environment
+            .get_template(NAME)
+            .and_then(|template| template.render(context))
+            .map_err(|error| render_error(&error))?;
+        if text.len() > MAX_PROMPT_BYTES {
+            return Err(PromptError::TooLarge {
+                what: "rendered prompt",
+                bytes: text.len(),
+                limit: MAX_PROMPT_BYTES,
+            });
+        }
+        Ok(text)
+    }
+}
+
+/// Sorts a rendering's failure: what the template itself refused, the engine refuses too; anything else means only
+/// that we cannot render it.
+fn render_error(error: &minijinja::Error) -> PromptError {
+    if environment::is_raised(error) {
+        return PromptError::refused("the chat template raised an exception");
+    }
+    match error.kind() {
+        ErrorKind::OutOfFuel => PromptError::not_renderable("rendering exceeded its budget of work"),
+        kind => PromptError::not_renderable(format!(
+            "chat template failed in line {}: {kind}",
+            error.line().unwrap_or_default()
+        )),
+    }
+}
+
+/// Kind, line and detail: enough to find a fault in a template's source.
+fn describe(error: &minijinja::Error) -> String {
+    let mut text = format!("line {}: {}", error.line().unwrap_or_default(), error.kind());
+    if let Some(detail) = error.detail() {
+        text.push_str(": ");
+        text.push_str(detail);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

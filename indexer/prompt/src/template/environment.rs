@@ -1,0 +1,69 @@
+//! The Jinja environment of the engine: white-space rules, functions, filters and tests that templates rely on.
+
+use std::sync::Arc;
+
+use jiff::fmt::strtime;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter};
+
+use super::clock::Clock;
+use super::python_json;
+use super::python_number::{IN_TEXT, write_float};
+use crate::limits::{RENDER_DEPTH, RENDER_FUEL};
+
+/// Marks an error that the template itself raised.
+#[derive(Debug, thiserror::Error)]
+#[error("raised by the template")]
+struct Raised;
+
+/// Whether the template refused the conversation (`raise_exception`), as it does in the engine.
+pub(super) fn is_raised(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<Raised>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(RENDER_FUEL));
+    environment.set_recursion_limit(RENDER_DEPTH);
+    environment.set_formatter(format);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", python_json::tojson);
+    environment.add_test("sequence", is_sequence);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", move |layout: &str| strftime(&*clock, layout));
+    Ok(environment)
+}
+
+/// Prints a bare float as Python does; everything else prints alike in both.
+fn format(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    if value.kind() == ValueKind::Number && !value.is_integer() {
+        let number = f64::try_from(value.clone())?;
+        return write_float(out, number, &IN_TEXT).map_err(|_| Error::from(ErrorKind::WriteFailure));
+    }
+    escape_formatter(out, state, value)
+}
+
+/// In Jinja everything with a length and items is a sequence: texts and maps too.
+fn is_sequence(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map)
+}
+
+fn raise_exception(message: &str) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()).with_source(Raised))
+}
+
+/// `datetime.now().strftime(layout)`: local time without a zone.
+fn strftime(clock: &dyn Clock, layout: &str) -> Result<String, Error> {
+    strtime::format(layout, clock.now())
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {error}")))
+}

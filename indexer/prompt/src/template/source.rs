@@ -1,0 +1,146 @@
+//! Which chat template a model has: an explicit file, else `chat_template.jinja` beside the tokenizer, else what
+//! `tokenizer_config.json` says (one template, or several by name).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+
+use crate::error::LoadError;
+use crate::limits::MAX_TEMPLATE_BYTES;
+use crate::model::files;
+
+/// Beside the tokenizer; wins over the configuration's.
+const TEMPLATE_FILE: &str = "chat_template.jinja";
+
+/// Of several named templates, the one for requests without tools and the one for those with them.
+const DEFAULT: &str = "default";
+const WITH_TOOLS: &str = "tool_use";
+
+/// A template's source and the file it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// The templates of a model. At least one is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sources {
+    pub plain: Option<Source>,
+    /// Used in place of `plain` where the request has tools.
+    pub with_tools: Option<Source>,
+}
+
+/// `None`: the model has no chat template. `config` is the content of the file at `config_path`.
+pub(crate) fn find(
+    dir: &Path,
+    explicit: Option<&Path>,
+    config_path: &Path,
+    config: &Map<String, Json>,
+) -> Result<Option<Sources>, LoadError> {
+    if let Some(path) = explicit {
+        return read(path).map(|plain| Some(Sources { plain: Some(plain), with_tools: None }));
+    }
+    let beside = dir.join(TEMPLATE_FILE);
+    if beside.exists() {
+        return read(&beside).map(|plain| Some(Sources { plain: Some(plain), with_tools: None }));
+    }
+    in_config(config_path, config.get("chat_template"))
+}
+
+fn read(path: &Path) -> Result<Source, LoadError> {
+    let limit = u64::try_from(MAX_TEMPLATE_BYTES).unwrap_or(u64::MAX);
+    let bytes = files::read_bounded(path, limit, "check the path of the chat template")?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| LoadError::BadTemplate { path: path.to_owned(), why: "is not UTF-8 text".into() })?;
+    Ok(Source { path: path.to_owned(), text })
+}
+
+fn in_config(path: &Path, field: Option<&Json>) -> Result<Option<Sources>, LoadError> {
+    let source = |text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let bad =
+        |why: &str| LoadError::BadField { path: path.to_owned(), field: "chat_template", why: why.into() };
+    let named = match field {
+        None | Some(Json::Null) => return Ok(None),
+        Some(Json::String(text)) => {
+            return Ok(Some(Sources { plain: Some(source(text)), with_tools: None }));
+        }
+        Some(Json::Array(named)) => named,
+        Some(_) => return Err(bad("is neither a text nor a list of named templates")),
+    };
+    let mut sources = Sources { plain: None, with_tools: None };
+    for entry in named {
+        let text = |key| entry.get(key).and_then(Json::as_str);
+        let (Some(name), Some(template)) = (text("name"), text("template")) else {
+            return Err(bad("has an entry without the texts \"name\" and \"template\""));
+        };
+        match name {
+            DEFAULT => sources.plain = Some(source(template)),
+            WITH_TOOLS => sources.with_tools = Some(source(template)),
+            // Other names are used only where the engine is told so on its command line.
+            _ => {}
+        }
+    }
+    if sources.plain.is_none() && sources.with_tools.is_none() {
+        return Err(bad(
+            "names neither \"default\" nor \"tool_use\"; give the one the engine uses as chat_template",
+        ));
+    }
+    Ok(Some(sources))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn from_config(chat_template: Json) -> Result<Option<Sources>, LoadError> {
+        in_config(Path::new("tokenizer_config.json"), Some(&chat_template))
+    }
+
+    #[test]
+    fn one_template_serves_both_kinds_of_request() {
+        let sources = from_config(json!("{{ x }}")).unwrap().unwrap();
+        assert_eq!(sources.plain.unwrap().text, "{{ x }}");
+        assert_eq!(sources.with_tools, None);
+    }
+
+    #[test]
+    fn named_templates_are_told_apart() {
+        let sources = from_config(json!([
+            {"name": "default", "template": "d"}, {"name": "rag", "template": "r"}, {"name": "tool_use", "template": "t"},
+        ]))
+        .unwrap()
+        .unwrap();
+        assert_eq!(sources.plain.unwrap().text, "d");
+        assert_eq!(sources.with_tools.unwrap().text, "t");
+    }
+
+    #[test]
+    fn absent_template_is_no_error_and_a_wrong_one_names_its_field() {
+        assert!(from_config(Json::Null).unwrap().is_none());
+        for wrong in [json!(1), json!([{"name": "default"}]), json!([{"name": "rag", "template": "r"}])] {
+            let error = from_config(wrong).unwrap_err().to_string();
+            assert!(error.contains("field \"chat_template\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn explicit_file_wins_over_the_one_beside_the_tokenizer() {
+        let dir = std::env::temp_dir().join(format!("warmpath-template-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let config: Map<String, Json> = json!({"chat_template": "config"}).as_object().unwrap().clone();
+        let explicit = dir.join("mine.jinja");
+        let found = |explicit: Option<&Path>| {
+            find(&dir, explicit, Path::new("c.json"), &config).unwrap().unwrap().plain.unwrap().text
+        };
+        assert_eq!(found(None), "config");
+        std::fs::write(dir.join(TEMPLATE_FILE), "beside").unwrap();
+        assert_eq!(found(None), "beside");
+        std::fs::write(&explicit, "explicit").unwrap();
+        assert_eq!(found(Some(&explicit)), "explicit");
+        std::fs::remove_dir_all(&dir).unwrap();
+        let error = find(&dir, Some(&explicit), Path::new("c.json"), &config).unwrap_err().to_string();
+        assert!(error.contains("mine.jinja: not found"), "{error}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The engine's release, and what changed between releases on the way from a request to its token ids.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A vLLM release, by its first two numbers: nothing that reaches the token ids is known to change in patch releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineVersion {
+    pub major: u16,
+    pub minor: u16,
+}
+
+/// Text that is no release number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("engine version \"{0}\" is not of the form MAJOR.MINOR, for example \"0.32\"")]
+pub struct ParseVersionError(String);
+
+impl EngineVersion {
+    /// The newest release whose behaviour was compared with a real server. Assumed where none is configured.
+    pub const LATEST_KNOWN: EngineVersion = EngineVersion::new(0, 32);
+
+    pub const fn new(major: u16, minor: u16) -> Self {
+        EngineVersion { major, minor }
+    }
+
+    fn since(self, major: u16, minor: u16) -> bool {
+        self >= EngineVersion::new(major, minor)
+    }
+}
+
+impl Default for EngineVersion {
+    fn default() -> Self {
+        EngineVersion::LATEST_KNOWN
+    }
+}
+
+impl fmt::Display for EngineVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for EngineVersion {
+    type Err = ParseVersionError;
+
+    /// Accepts what engines report of themselves: `0.32`, `v0.32.0`, `0.32.1rc2+cpu`. Everything after the second
+    /// number is ignored.
+    fn from_str(text: &str) -> Result<Self, ParseVersionError> {
+        let refuse = || ParseVersionError(text.chars().take(40).collect());
+        let trimmed = text.trim();
+        let mut numbers = trimmed.strip_prefix('v').unwrap_or(trimmed).splitn(3, '.');
+        let major = numbers.next().and_then(|n| n.parse().ok()).ok_or_else(refuse)?;
+        let minor = numbers.next().ok_or_else(refuse)?;
+        let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+        let minor = minor.get(..digits).and_then(|n| n.parse().ok()).ok_or_else(refuse)?;
+        Ok(EngineVersion { major, minor })
+    }
+}
+
+/// What the engine does to a request before its template sees it, where releases differ. The releases named were read
+/// from the sources of 0.13 to 0.32; behaviour before 0.13 is taken to be that of 0.13.
+///
+/// Derived from an [`EngineVersion`]; the fields are public so that a deployment with a patched engine can be described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenderingRules {
+    /// How the engine finds out that a template wants content as parts. Widened in 0.22, narrowed again in 0.30.
+    pub content_detection: ContentDetection,
+    /// Unknown keys of a tool and of its function reach the template. Up to 0.26; dropped from 0.27.
+    pub keeps_unknown_tool_keys: bool,
+    /// `function.strict` is a known field, left out when null. From 0.24 (before: an unknown key).
+    pub knows_strict: bool,
+    /// `defer_loading` of a tool is a known field, passed on to its function, left out when null. From 0.21 (before:
+    /// an unknown key).
+    pub knows_defer_loading: bool,
+    /// An empty `tools` list is refused. From 0.20.
+    pub refuses_empty_tools: bool,
+    /// A `developer` message becomes a system one where the template does not know the role, and all system messages
+    /// are merged into one at the front. From 0.23.
+    pub converts_developer: bool,
+    /// Arguments of a past tool call that are no JSON object become `{}`. From 0.29; before, lists are kept and text
+    /// that is no JSON fails the request.
+    pub tolerates_broken_arguments: bool,
+    /// A tool message made of text parts only becomes one text, in either content format. From 0.20.
+    pub flattens_tool_content: bool,
+    /// Parts of type `tool_reference` are known. From 0.21.
+    pub knows_tool_reference: bool,
+    /// Text parts keep the keys that no part type defines. From 0.26.
+    pub keeps_unknown_part_keys: bool,
+    /// `reasoning_content` of a message stands for `reasoning` where that is absent. Up to 0.15 and from 0.22.
+    pub reads_reasoning_content: bool,
+    /// A message's `task` reaches the template. From 0.20.
+    pub passes_task: bool,
+    /// `reasoning_effort` also sets `enable_thinking` where the request does not. From 0.22.
+    pub effort_sets_thinking: bool,
+    /// A field of the request wins over an entry of `chat_template_kwargs` of the same name. From 0.16; before, the
+    /// entry wins.
+    pub fields_win_over_kwargs: bool,
+    /// A leading billing-header line of a system text is removed. From 0.32.
+    pub strips_billing_header: bool,
+    /// `truncate_prompt_tokens: -1` leaves room for `max_tokens` of output. Up to 0.31; from 0.32 for one token.
+    pub fit_reserves_output: bool,
+}
+
+/// How an engine finds out that a template loops over the content of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentDetection {
+    /// Loops over `message.content`. Up to 0.21.
+    Messages,
+    /// Also loops over any variable named `content`. 0.22 to 0.29.
+    ContentVariable,
+    /// Such loops only outside macros, and loops over a macro's parameter that is given a message's content. From 0.30.
+    MacroParameters,
+}
+
+impl RenderingRules {
+    pub fn of(version: EngineVersion) -> Self {
+        let content_detection = if version.since(0, 30) {
+            ContentDetection::MacroParameters
+        } else if version.since(0, 22) {
+            ContentDetection::ContentVariable
+        } else {
+            ContentDetection::Messages
+        };
+        RenderingRules {
+            content_detection,
+            keeps_unknown_tool_keys: !version.since(0, 27),
+            knows_strict: version.since(0, 24),
+            knows_defer_loading: version.since(0, 21),
+            refuses_empty_tools: version.since(0, 20),
+            converts_developer: version.since(0, 23),
+            tolerates_broken_arguments: version.since(0, 29),
+            flattens_tool_content: version.since(0, 20),
+            knows_tool_reference: version.since(0, 21),
+            keeps_unknown_part_keys: version.since(0, 26),
+            reads_reasoning_content: !version.since(0, 16) || version.since(0, 22),
+            passes_task: version.since(0, 20),
+            effort_sets_thinking: version.since(0, 22),
+            fields_win_over_kwargs: version.since(0, 16),
+            strips_billing_header: version.since(0, 32),
+            fit_reserves_output: !version.since(0, 32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_read_from_what_engines_report() {
+        for (text, want) in [
+            ("0.32", (0, 32)),
+            ("0.32.0", (0, 32)),
+            ("v0.16.0rc1", (0, 16)),
+            (" 0.9.2 ", (0, 9)),
+            ("1.0+cpu", (1, 0)),
+        ] {
+            assert_eq!(text.parse(), Ok(EngineVersion::new(want.0, want.1)), "{text}");
+        }
+    }
+
+    #[test]
+    fn version_that_is_none_is_refused_with_the_form_wanted() {
+        for text in ["", "latest", "0", "0.", "0.x", "-1.2", "0.99999999999"] {
+            let error = text.parse::<EngineVersion>().unwrap_err();
+            assert!(error.to_string().contains("MAJOR.MINOR"), "{error}");
+        }
+    }
+
+    #[test]
+    fn versions_compare_by_number_not_by_text() {
+        assert!(EngineVersion::new(0, 9) < EngineVersion::new(0, 10));
+        assert!(EngineVersion::new(0, 33) < EngineVersion::new(1, 0));
+    }
+
+    #[test]
+    fn switches_turn_at_their_release_and_not_before() {
+        type Switch = fn(&RenderingRules) -> bool;
+        let table: [(u16, Switch); 18] = [
+            (22, |r| r.content_detection != ContentDetection::Messages),
+            (30, |r| r.content_detection == ContentDetection::MacroParameters),
+            (27, |r| !r.keeps_unknown_tool_keys),
+            (24, |r| r.knows_strict),
+            (21, |r| r.knows_defer_loading),
+            (20, |r| r.refuses_empty_tools),
+            (23, |r| r.converts_developer),
+            (29, |r| r.tolerates_broken_arguments),
+            (20, |r| r.flattens_tool_content),
+            (21, |r| r.knows_tool_reference),
+            (26, |r| r.keeps_unknown_part_keys),
+            (16, |r| !r.reads_reasoning_content),
+            (22, |r| r.reads_reasoning_content),
+            (20, |r| r.passes_task),
+            (22, |r| r.effort_sets_thinking),
+            (16, |r| r.fields_win_over_kwargs),
+            (32, |r| r.strips_billing_header),
+            (32, |r| !r.fit_reserves_output),
+        ];
+        for (row, (minor, switch)) in table.iter().enumerate() {
+            assert!(!switch(&RenderingRules::of(EngineVersion::new(0, minor - 1))), "row {row} before");
+            assert!(switch(&RenderingRules::of(EngineVersion::new(0, *minor))), "row {row} at its release");
+        }
+    }
+}
