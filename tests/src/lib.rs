@@ -9,10 +9,14 @@
 //! what a case does with it ([`case`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
 //! stand on ([`process`], [`ports`], [`paths`]).
 
-#![expect(clippy::indexing_slicing, reason = "JSON is read and changed by key; a case that meets another shape fails")]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON is read and changed by key; a case that meets another shape fails"
+)]
 
 pub mod case;
 pub mod client;
+pub mod demo;
 pub mod engine;
 pub mod envoy;
 pub mod eventually;
