@@ -5,7 +5,8 @@
 //! case, and prints all logs where something does not. Whoever starts a process owns it: everything ends when its
 //! owner is dropped, by its own process id, and dies with this program should that be killed.
 //!
-//! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`envoy`], all of them in [`stack`]),
+//! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
+//! them in [`stack`]),
 //! what a case does with it ([`case`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
 //! stand on ([`process`], [`ports`], [`paths`]).
 
@@ -28,4 +29,5 @@ pub mod ports;
 pub mod process;
 pub mod prompts;
 pub mod recorder;
+pub mod scripted;
 pub mod stack;

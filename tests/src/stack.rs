@@ -12,6 +12,7 @@ use crate::eventually::{Look, eventually};
 use crate::indexer::{self, Indexer, IndexerPorts};
 use crate::paths;
 use crate::recorder::Recorder;
+use crate::scripted::{Script, ScriptedIndexer};
 
 /// The model of the emulated engines, and the folder of its tokenizer.
 pub const MODEL: &str = "qwen3";
@@ -29,6 +30,7 @@ pub struct StackBuilder {
     recorders: usize,
     dead_hosts: Vec<String>,
     indexers: usize,
+    script: Option<Script>,
     policy: String,
     filter: Vec<PatchJson>,
     indexer: Vec<PatchJson>,
@@ -44,6 +46,8 @@ pub struct Stack {
     pub recorders: Vec<Recorder>,
     /// Real indexers.
     pub indexers: Vec<Indexer>,
+    /// In place of them, where the case asked for one.
+    scripted: Option<ScriptedIndexer>,
     /// Real Envoy.
     pub envoy: Envoy,
     /// For requests to any of them.
@@ -60,6 +64,7 @@ impl Stack {
             recorders: 0,
             dead_hosts: Vec::new(),
             indexers: 1,
+            script: None,
             policy: "cost".to_owned(),
             filter: Vec::new(),
             indexer: Vec::new(),
@@ -87,6 +92,11 @@ impl Stack {
     /// The only indexer, or the first.
     pub fn indexer(&mut self) -> Result<&mut Indexer> {
         self.indexers.first_mut().context("a stack without an indexer")
+    }
+
+    /// The scripted indexer.
+    pub fn scripted(&self) -> Result<&ScriptedIndexer> {
+        self.scripted.as_ref().context("a stack without a scripted indexer")
     }
 
     /// Where logs and configurations of this stack are.
@@ -167,6 +177,14 @@ impl StackBuilder {
         self
     }
 
+    /// A scripted indexer in place of real ones.
+    #[must_use]
+    pub fn script(mut self, script: Script) -> Self {
+        self.indexers = 0;
+        self.script = Some(script);
+        self
+    }
+
     /// Another ranking policy.
     #[must_use]
     pub fn policy(mut self, name: &str) -> Self {
@@ -230,9 +248,16 @@ impl StackBuilder {
         }
         let indexers = start_indexers(self.indexers, &config, dir).await?;
 
+        let scripted = match self.script {
+            Some(script) => Some(ScriptedIndexer::start(script).await?),
+            None => None,
+        };
+        let asked = indexers.iter().map(Indexer::grpc_address);
+        let asked: Vec<String> = asked.chain(scripted.iter().map(ScriptedIndexer::address)).collect();
+
         let mut bootstrap = Bootstrap::shipped()?;
         bootstrap.set_hosts("llm", &hosts)?;
-        bootstrap.set_hosts("indexer", &indexers.iter().map(Indexer::grpc_address).collect::<Vec<_>>())?;
+        bootstrap.set_hosts("indexer", &asked)?;
         let mut filter = bootstrap.filter()?;
         filter["response_header"] = Value::Bool(true);
         filter["indexer"]["timeout_ms"] = json!(TIMEOUT_MS);
@@ -245,7 +270,7 @@ impl StackBuilder {
         }
         let envoy = Envoy::start(bootstrap, dir).await?;
         let client = Client::default();
-        let stack = Stack { engines, recorders, indexers, envoy, client, dir: dir.to_owned() };
+        let stack = Stack { engines, recorders, indexers, scripted, envoy, client, dir: dir.to_owned() };
         stack.wait_for_streams().await?;
         Ok(stack)
     }
