@@ -26,6 +26,8 @@
 //! - Where something is lost for good, everything held is dropped (a removal may have been among it), and the stream
 //!   is degraded until the engine says that its cache is empty.
 
+use std::collections::VecDeque;
+
 use crate::index::{ClearCause, Origin};
 use crate::stream::{DegradedBy, Millis, StaleBy, Trust};
 
@@ -165,7 +167,7 @@ impl<B: Weight> Sequencer<B> {
     }
 
     /// The one transition function: takes an input and appends what to do.
-    pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut Vec<Action<B>>) {
+    pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut VecDeque<Action<B>>) {
         match input {
             Input::Connected => self.connected(now, actions),
             Input::Disconnected => self.disconnected(actions),
@@ -212,28 +214,28 @@ impl<B: Weight> Sequencer<B> {
 
     // --- connection ---
 
-    fn connected(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn connected(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         if self.has_heard() {
             self.stats.reconnects += 1;
         }
         self.begin_anew(now, actions);
     }
 
-    fn disconnected(&mut self, actions: &mut Vec<Action<B>>) {
+    fn disconnected(&mut self, actions: &mut VecDeque<Action<B>>) {
         if let State::Cold { .. } = self.state {
             return;
         }
         if let State::Probing { .. } | State::Replaying { .. } = self.state {
-            actions.push(Action::DropReplay);
+            actions.push_back(Action::DropReplay);
         }
         self.waiting.clear();
         self.state = State::Stale(StaleBy::Disconnected);
     }
 
     /// The engine may have an empty cache and count from 0: forget all and fetch its history.
-    fn begin_anew(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn begin_anew(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         if self.has_heard() {
-            actions.push(Action::Clear(ClearCause::Restarted));
+            actions.push_back(Action::Clear(ClearCause::Restarted));
         }
         self.waiting.clear();
         self.degraded = None;
@@ -249,7 +251,7 @@ impl<B: Weight> Sequencer<B> {
 
     // --- the event socket ---
 
-    fn published(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn published(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
         match self.state {
             // A message of a closed connection says nothing about the next one.
             State::Stale(_) => {
@@ -262,7 +264,7 @@ impl<B: Weight> Sequencer<B> {
                 if self.has_restarted(seq, now) {
                     self.stats.restarts += 1;
                     if let State::Probing { .. } | State::Replaying { .. } = self.state {
-                        actions.push(Action::DropReplay);
+                        actions.push_back(Action::DropReplay);
                     }
                     self.begin_anew(now, actions);
                 }
@@ -297,7 +299,7 @@ impl<B: Weight> Sequencer<B> {
         !may_overlap && self.next.is_some_and(|next| seq < next)
     }
 
-    fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
         if let State::Live { heard_at, .. } = &mut self.state {
             *heard_at = now;
         }
@@ -321,14 +323,14 @@ impl<B: Weight> Sequencer<B> {
 
     // --- the replay ---
 
-    fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
         self.stats.replays += 1;
         let deadline = now.plus(self.config.replay_timeout_ms);
         self.state = State::Replaying { deadline, attempt, is_answered: false, has_progressed: false };
-        actions.push(Action::AskReplay { from });
+        actions.push_back(Action::AskReplay { from });
     }
 
-    fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
         let timeout = self.config.replay_timeout_ms;
         let next = self.next.unwrap_or(seq);
         match &mut self.state {
@@ -368,7 +370,7 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    fn replay_ended(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn replay_ended(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         match self.state {
             State::Replaying { attempt, has_progressed, .. } => {
                 self.apply_waiting(actions);
@@ -397,7 +399,7 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
         self.stats.replays_failed += 1;
         if attempt < self.config.attempts_max {
             let pause = self.config.retry_ms.saturating_mul(u64::from(attempt));
@@ -417,7 +419,7 @@ impl<B: Weight> Sequencer<B> {
 
     // --- time ---
 
-    fn tick(&mut self, now: Millis, actions: &mut Vec<Action<B>>) {
+    fn tick(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         match &mut self.state {
             State::Cold { since, is_silent } => *is_silent = now.since(*since) >= self.config.silent_ms,
             State::Live { heard_at, replayed_at } => {
@@ -432,12 +434,12 @@ impl<B: Weight> Sequencer<B> {
                 self.stats.probes += 1;
                 let deadline = now.plus(self.config.replay_timeout_ms);
                 self.state = State::Probing { deadline, is_answered: false, replayed_at: *replayed_at };
-                actions.push(Action::AskReplay { from: next.saturating_sub(1) });
+                actions.push_back(Action::AskReplay { from: next.saturating_sub(1) });
             }
             State::Probing { deadline, replayed_at, .. } if now >= *deadline => {
                 self.stats.probes_failed += 1;
                 self.state = State::Live { heard_at: now, replayed_at: *replayed_at };
-                actions.push(Action::DropReplay);
+                actions.push_back(Action::DropReplay);
             }
             State::Gap { retry_at, attempt } if now >= *retry_at => {
                 let attempt = attempt.saturating_add(1);
@@ -445,7 +447,7 @@ impl<B: Weight> Sequencer<B> {
             }
             State::Replaying { deadline, attempt, has_progressed, .. } if now >= *deadline => {
                 let attempt = if *has_progressed { 1 } else { *attempt };
-                actions.push(Action::DropReplay);
+                actions.push_back(Action::DropReplay);
                 self.fail_attempt(attempt, now, actions);
             }
             State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => {}
@@ -454,13 +456,13 @@ impl<B: Weight> Sequencer<B> {
 
     // --- batches ---
 
-    fn apply(&mut self, seq: u64, batch: B, origin: Origin, actions: &mut Vec<Action<B>>) {
+    fn apply(&mut self, seq: u64, batch: B, origin: Origin, actions: &mut VecDeque<Action<B>>) {
         match origin {
             Origin::Published => self.stats.applied += 1,
             Origin::Replayed => self.stats.replayed += 1,
         }
         self.next = Some(seq.saturating_add(1));
-        actions.push(Action::Apply { seq, batch, origin });
+        actions.push_back(Action::Apply { seq, batch, origin });
     }
 
     fn wait(&mut self, seq: u64, batch: B, origin: Origin) {
@@ -471,16 +473,16 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    fn apply_waiting(&mut self, actions: &mut Vec<Action<B>>) {
+    fn apply_waiting(&mut self, actions: &mut VecDeque<Action<B>>) {
         while let Some((seq, batch, origin)) = self.waiting.pop(self.next.unwrap_or(0)) {
             self.apply(seq, batch, origin, actions);
         }
     }
 
     /// Something is lost for good: what is held may be wrong, so it goes.
-    fn lose(&mut self, by: DegradedBy, since: u64, actions: &mut Vec<Action<B>>) {
+    fn lose(&mut self, by: DegradedBy, since: u64, actions: &mut VecDeque<Action<B>>) {
         self.degraded = Some((by, since));
-        actions.push(Action::Clear(ClearCause::EventsLost));
+        actions.push_back(Action::Clear(ClearCause::EventsLost));
     }
 }
 

@@ -1,0 +1,183 @@
+//! The event sockets of all engines, on one OS thread of their own.
+//!
+//! In: which streams there are ([`Ingest::add_stream`], [`Ingest::remove_stream`]). Out: changes of the [`Index`], and
+//! a [`StreamStatus`] per stream. The thread owns every socket and every [`warmpath_kv::Sequencer`]; it only moves
+//! bytes. What they mean is decided in `warmpath-kv`.
+//!
+//! ```text
+//! SUB ──────────┐                    ┌─▶ decode ─▶ Index
+//! monitor ──────┼─▶ Input ─▶ Sequencer ─▶ Action ─┼─▶ Index::clear
+//! DEALER replay ┘                    └─▶ a new DEALER
+//! ```
+//!
+//! A stream is known by its own connection; topics are not looked at. We connect and the engine binds, which it does
+//! only where its endpoint holds `*` or `::`. Engines that connect to a collector are not supported yet: such an
+//! engine shows as a stream without a connection, and the log says so.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread::JoinHandle;
+
+use parking_lot::RwLock;
+use thiserror::Error;
+use warmpath_kv::{Index, SequencerConfig, StreamId};
+
+use crate::clock::Clock;
+
+mod driver;
+mod frames;
+pub mod metrics;
+mod sockets;
+mod status;
+mod stream;
+mod wake;
+mod warnings;
+
+pub use status::StreamStatus;
+
+use driver::Driver;
+use status::Board;
+use wake::Waker;
+
+/// Commands that wait for the thread at most. A fleet of a thousand endpoints that all change at once fits.
+const COMMANDS_MAX: usize = 4096;
+
+/// How the sockets are driven.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IngestConfig {
+    /// Patience of each stream's sequencer; `has_replay` is set per stream.
+    pub sequencer: SequencerConfig,
+}
+
+/// One stream to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSpec {
+    pub id: StreamId,
+    /// `ip:port` of the endpoint, for logs and metrics.
+    pub endpoint: String,
+    /// Data-parallel rank, for logs and metrics.
+    pub rank: u32,
+    /// ZeroMQ endpoint of the engine's event publisher, as seen from here: `tcp://10.0.0.7:5557`.
+    pub events: String,
+    /// ZeroMQ endpoint of its replay socket.
+    pub replay: Option<String>,
+    /// Base model served: the namespace of the stream's blocks.
+    pub model: String,
+}
+
+/// Why a call did not reach the thread.
+#[derive(Debug, Error)]
+pub enum IngestError {
+    #[error("the event thread could not be set up: {0}")]
+    Setup(#[source] std::io::Error),
+    #[error("{COMMANDS_MAX} stream changes wait for the event thread already, try again later")]
+    Busy,
+    #[error("the event thread has ended")]
+    Ended,
+}
+
+/// A running event thread. Dropping it ends the thread.
+pub struct Ingest {
+    commands: SyncSender<Command>,
+    waker: Waker,
+    index: Arc<RwLock<Index>>,
+    board: Arc<Board>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Command {
+    Add(StreamSpec),
+    Remove(StreamId),
+    Shutdown,
+}
+
+/// Starts the event thread, which changes `index`.
+///
+/// # Errors
+/// Where the system gives no thread or no socket pair.
+pub fn start(config: IngestConfig, index: Arc<RwLock<Index>>, clock: Clock) -> Result<Ingest, IngestError> {
+    let (sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
+    let (waker, wakeup) = wake::pair().map_err(IngestError::Setup)?;
+    let board = Arc::new(Board::default());
+    let driver = Driver::new(config, Arc::clone(&index), clock, Arc::clone(&board), commands, wakeup);
+    let thread = std::thread::Builder::new()
+        .name("kv-events".to_owned())
+        .spawn(move || driver.run())
+        .map_err(IngestError::Setup)?;
+    Ok(Ingest { commands: sender, waker, index, board, thread: Some(thread) })
+}
+
+// === impl Ingest ===
+
+impl Ingest {
+    /// Begins to follow a stream.
+    ///
+    /// # Errors
+    /// Where the thread has ended or too many changes wait; the stream is not followed then.
+    pub fn add_stream(&self, spec: StreamSpec) -> Result<(), IngestError> {
+        let id = spec.id;
+        self.index.write().add_stream(id, &spec.model);
+        self.send(Command::Add(spec)).inspect_err(|_| self.index.write().remove_stream(id))
+    }
+
+    /// Forgets a stream. Its blocks are gone when this returns; events that are still on their way are ignored.
+    ///
+    /// # Errors
+    /// Where the thread has ended or too many changes wait; its sockets stay open then, to no effect.
+    pub fn remove_stream(&self, id: StreamId) -> Result<(), IngestError> {
+        self.index.write().remove_stream(id);
+        self.send(Command::Remove(id))
+    }
+
+    /// Every stream, by id.
+    #[must_use]
+    pub fn status(&self) -> Vec<StreamStatus> {
+        self.board.snapshot()
+    }
+
+    /// What metrics are made from; register it with [`prometheus_client::registry::Registry::register_collector`].
+    #[must_use]
+    pub fn collector(&self) -> metrics::Collector {
+        metrics::Collector::new(Arc::clone(&self.board), Arc::clone(&self.index))
+    }
+
+    /// Ends the thread and waits for it; it needs one turn of its loop, some milliseconds.
+    pub fn shutdown(mut self) {
+        self.end();
+    }
+
+    fn send(&self, command: Command) -> Result<(), IngestError> {
+        self.commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => IngestError::Busy,
+            TrySendError::Disconnected(_) => IngestError::Ended,
+        })?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        // A full queue is emptied in the thread's next turn, so waiting for room is short.
+        if self.commands.send(Command::Shutdown).is_ok() {
+            self.waker.wake();
+        }
+        if thread.join().is_err() {
+            tracing::error!("the event thread had panicked; prefix hits are those of that moment");
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingest").field("board", &self.board).finish_non_exhaustive()
+    }
+}

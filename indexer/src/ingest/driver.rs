@@ -1,0 +1,153 @@
+//! The loop of the event thread: waits for any socket, lets each stream read a bounded amount, lets time pass.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use parking_lot::RwLock;
+use warmpath_kv::{Index, Millis, StreamId};
+use zmq::{Context, PollEvents};
+
+use crate::clock::Clock;
+
+use super::status::Board;
+use super::stream::{Ready, Stream, Turn};
+use super::wake::Wakeup;
+use super::{Command, IngestConfig};
+
+/// How often streams see time pass, in milliseconds: the resolution of their deadlines.
+const TICK_MS: u64 = 50;
+
+/// A ZeroMQ context holds 1023 sockets, and a stream has up to five: events, the monitor's two ends, and a replay that
+/// may overlap with the closing of the one before.
+const STREAMS_PER_CONTEXT: u32 = 128;
+
+pub(super) struct Driver {
+    config: IngestConfig,
+    index: Arc<RwLock<Index>>,
+    clock: Clock,
+    board: Arc<Board>,
+    commands: Receiver<Command>,
+    wakeup: Wakeup,
+    contexts: BTreeMap<u32, Context>,
+    streams: BTreeMap<StreamId, Stream>,
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    End,
+}
+
+// === impl Driver ===
+
+impl Driver {
+    pub(super) fn new(
+        config: IngestConfig,
+        index: Arc<RwLock<Index>>,
+        clock: Clock,
+        board: Arc<Board>,
+        commands: Receiver<Command>,
+        wakeup: Wakeup,
+    ) -> Self {
+        Self {
+            config,
+            index,
+            clock,
+            board,
+            commands,
+            wakeup,
+            contexts: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut next_tick = self.clock.now();
+        loop {
+            if self.take_commands() == Flow::End {
+                return;
+            }
+            let ready = match self.wait(next_tick) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    tracing::error!(%error, "polling the event sockets failed; no KV events are read any more");
+                    return;
+                }
+            };
+            let now = self.clock.now();
+            let turn = Turn { index: &self.index, now };
+            let has_ticked = now >= next_tick;
+            for (stream, ready) in self.streams.values_mut().zip(ready) {
+                stream.read(ready, turn);
+                if has_ticked {
+                    stream.tick(turn);
+                }
+                if let Some(status) = stream.take_status(&self.index) {
+                    self.board.post(status);
+                }
+            }
+            if has_ticked {
+                next_tick = now.plus(TICK_MS);
+            }
+        }
+    }
+
+    fn take_commands(&mut self) -> Flow {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Add(spec)) => {
+                    let turn = Turn { index: &self.index, now: self.clock.now() };
+                    let id = spec.id;
+                    let context = self.contexts.entry(context_of(id)).or_default().clone();
+                    let mut stream = Stream::new(spec, self.config.sequencer, context, turn);
+                    if let Some(status) = stream.take_status(&self.index) {
+                        self.board.post(status);
+                    }
+                    self.streams.insert(id, stream);
+                }
+                Ok(Command::Remove(id)) => {
+                    self.streams.remove(&id);
+                    self.board.remove(id);
+                    if !self.streams.keys().any(|other| context_of(*other) == context_of(id)) {
+                        self.contexts.remove(&context_of(id));
+                    }
+                }
+                Err(TryRecvError::Empty) => return Flow::Continue,
+                Ok(Command::Shutdown) | Err(TryRecvError::Disconnected) => return Flow::End,
+            }
+        }
+    }
+
+    /// Waits until a socket has something or the tick is due. What is ready, in the order of the streams.
+    fn wait(&self, next_tick: Millis) -> Result<Vec<Ready>, zmq::Error> {
+        let mut items = vec![zmq::PollItem::from_fd(self.wakeup.fd(), PollEvents::POLLIN)];
+        for socket in self.streams.values().flat_map(Stream::sockets).flatten() {
+            items.push(socket.as_poll_item(PollEvents::POLLIN));
+        }
+        let timeout = next_tick.since(self.clock.now());
+        match zmq::poll(&mut items, i64::try_from(timeout).unwrap_or(i64::MAX)) {
+            Ok(_) | Err(zmq::Error::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+        let mut is_ready = items.iter().map(zmq::PollItem::is_readable);
+        if is_ready.next() == Some(true) {
+            self.wakeup.take();
+        }
+        Ok(self
+            .streams
+            .values()
+            .map(|stream| {
+                let [monitor, replay, events] =
+                    stream.sockets().map(|socket| socket.is_some() && is_ready.next() == Some(true));
+                Ready { monitor, replay, events }
+            })
+            .collect())
+    }
+}
+
+/// Which context a stream's sockets belong to. Ids are allotted in order, so that contexts fill up.
+fn context_of(id: StreamId) -> u32 {
+    id.0 / STREAMS_PER_CONTEXT
+}

@@ -1,0 +1,90 @@
+//! What the event thread tells others about its streams.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use warmpath_kv::event::Problems;
+use warmpath_kv::sequencer::SequencerStats;
+use warmpath_kv::{Millis, StreamId, Trust};
+
+/// One stream, as it was at the thread's last turn that changed it.
+#[derive(Clone, Debug)]
+pub struct StreamStatus {
+    pub id: StreamId,
+    /// `ip:port`.
+    pub endpoint: String,
+    pub rank: u32,
+    pub trust: Trust,
+    pub is_connected: bool,
+    /// The number of the last batch applied.
+    pub last_seq: Option<u64>,
+    /// Gaps, replays, restarts and so on since the stream was added.
+    pub sequence: SequencerStats,
+    /// What was read since then.
+    pub read: ReadStats,
+    /// When a batch was last applied; `None`: never.
+    pub last_batch_at: Option<Millis>,
+    /// Time between the making of the last published batch, by the engine's clock, and its reading, by ours. In
+    /// milliseconds; below zero where the clocks differ.
+    pub lag_ms: Option<i64>,
+    /// Distinct blocks held.
+    pub blocks: usize,
+    /// Tokens per block; `None` until the first event told.
+    pub block_size: Option<u32>,
+    /// Why there is no socket, where there is none.
+    pub error: Option<String>,
+}
+
+/// What was read from one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Batches decoded.
+    pub batches: u64,
+    /// Their events.
+    pub events: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Messages without number and payload.
+    pub malformed_messages: u64,
+    /// Payloads that are no batch.
+    pub undecodable_batches: u64,
+    /// Events skipped, by reason.
+    pub unknown_events: u64,
+    pub malformed_events: u64,
+    /// Fields skipped of events that were read.
+    pub unknown_fields: u64,
+    /// Connections on which the ZeroMQ handshake failed.
+    pub handshakes_failed: u64,
+}
+
+/// The status of every stream. Written by the event thread, read by anyone.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    streams: Mutex<BTreeMap<StreamId, StreamStatus>>,
+}
+
+// === impl ReadStats ===
+
+impl ReadStats {
+    pub(super) fn count_problems(&mut self, problems: Problems) {
+        self.unknown_events += u64::from(problems.unknown_events);
+        self.malformed_events += u64::from(problems.malformed_events);
+        self.unknown_fields += u64::from(problems.unknown_fields);
+    }
+}
+
+// === impl Board ===
+
+impl Board {
+    pub(super) fn snapshot(&self) -> Vec<StreamStatus> {
+        self.streams.lock().values().cloned().collect()
+    }
+
+    pub(super) fn post(&self, status: StreamStatus) {
+        self.streams.lock().insert(status.id, status);
+    }
+
+    pub(super) fn remove(&self, id: StreamId) {
+        self.streams.lock().remove(&id);
+    }
+}

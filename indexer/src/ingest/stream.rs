@@ -1,0 +1,347 @@
+//! One stream: its sockets, its sequencer, and the way from a message to the index.
+
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::RwLock;
+use warmpath_kv::index::{ClearCause, Origin};
+use warmpath_kv::{Action, Index, Input, Millis, Sequencer, SequencerConfig, Trust, decode_batch};
+use zmq::Context;
+
+use super::StreamSpec;
+use super::frames::{self, Framed, RawBatch};
+use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
+use super::status::{ReadStats, StreamStatus};
+use super::warnings::{self, RateLimit};
+
+/// Messages read from one socket in one turn, so that a busy stream cannot starve the others.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// Wait before a socket that could not be made is tried again, in milliseconds.
+const REOPEN_MS: u64 = 5_000;
+
+pub(super) struct Stream {
+    spec: StreamSpec,
+    context: Context,
+    /// `None`: could not be made, or is to be made again after a disconnection.
+    socket: Option<EventSocket>,
+    reopen_at: Millis,
+    /// Sockets made so far: part of each one's name.
+    opened: u64,
+    replay: Option<ReplaySocket>,
+    is_connected: bool,
+    error: Option<zmq::Error>,
+    sequencer: Sequencer<RawBatch>,
+    actions: VecDeque<Action<RawBatch>>,
+    /// As the index knows it.
+    trust: Trust,
+    read: ReadStats,
+    last_batch_at: Option<Millis>,
+    lag_ms: Option<i64>,
+    warned: Warned,
+    /// Something of its status changed in this turn.
+    is_dirty: bool,
+}
+
+/// One limit per kind of warning, so that one kind does not hide another.
+#[derive(Default)]
+struct Warned {
+    silent: RateLimit,
+    degraded: RateLimit,
+    no_socket: RateLimit,
+    undecodable: RateLimit,
+}
+
+/// What a stream works with, for one turn.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) index: &'a RwLock<Index>,
+    pub(super) now: Millis,
+}
+
+/// Which of a stream's sockets have something to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ready {
+    pub(super) monitor: bool,
+    pub(super) replay: bool,
+    pub(super) events: bool,
+}
+
+// === impl Stream ===
+
+impl Stream {
+    pub(super) fn new(spec: StreamSpec, config: SequencerConfig, context: Context, turn: Turn<'_>) -> Self {
+        let config = SequencerConfig { has_replay: spec.replay.is_some(), ..config };
+        let mut stream = Self {
+            sequencer: Sequencer::new(config, turn.now),
+            spec,
+            context,
+            socket: None,
+            reopen_at: turn.now,
+            opened: 0,
+            replay: None,
+            is_connected: false,
+            error: None,
+            actions: VecDeque::new(),
+            trust: Trust::Recovering,
+            read: ReadStats::default(),
+            last_batch_at: None,
+            lag_ms: None,
+            warned: Warned::default(),
+            is_dirty: true,
+        };
+        stream.open_if_due(turn);
+        stream
+    }
+
+    /// The sockets to poll, in the order of [`Ready`].
+    pub(super) fn sockets(&self) -> [Option<&zmq::Socket>; 3] {
+        [
+            self.socket.as_ref().map(|socket| &socket.monitor),
+            self.replay.as_ref().map(|replay| &replay.answers),
+            self.socket.as_ref().map(|socket| &socket.events),
+        ]
+    }
+
+    /// Reads what is ready. Changes of the connection first: they tell how to take the messages after them.
+    pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) {
+        if ready.monitor {
+            self.read_monitor(turn);
+        }
+        if ready.replay {
+            self.read_replay(turn);
+        }
+        if ready.events {
+            self.read_events(turn);
+        }
+    }
+
+    pub(super) fn tick(&mut self, turn: Turn<'_>) {
+        self.open_if_due(turn);
+        self.admit(Input::Tick, turn);
+        if self.trust == Trust::Silent && self.warned.silent.admit(turn.now) {
+            warnings::silent(&self.spec, self.is_connected);
+        }
+    }
+
+    /// Its status, if it changed since this was last called.
+    pub(super) fn take_status(&mut self, index: &RwLock<Index>) -> Option<StreamStatus> {
+        if !std::mem::take(&mut self.is_dirty) {
+            return None;
+        }
+        let held = index.read().stream_stats(self.spec.id);
+        Some(StreamStatus {
+            id: self.spec.id,
+            endpoint: self.spec.endpoint.clone(),
+            rank: self.spec.rank,
+            trust: self.trust,
+            is_connected: self.is_connected,
+            last_seq: self.sequencer.last_applied(),
+            sequence: self.sequencer.stats(),
+            read: self.read,
+            last_batch_at: self.last_batch_at,
+            lag_ms: self.lag_ms,
+            blocks: held.map_or(0, |held| held.blocks),
+            block_size: held.and_then(|held| held.block_size),
+            error: self.error.map(|error| error.to_string()),
+        })
+    }
+
+    // --- sockets ---
+
+    fn open_if_due(&mut self, turn: Turn<'_>) {
+        if self.socket.is_some() || turn.now < self.reopen_at {
+            return;
+        }
+        self.opened += 1;
+        self.is_dirty = true;
+        let name = format!("{}-{}", self.spec.id, self.opened);
+        match EventSocket::open(&self.context, &self.spec.events, &name) {
+            Ok(socket) => {
+                self.socket = Some(socket);
+                self.error = None;
+            }
+            Err(error) => {
+                self.reopen_at = turn.now.plus(REOPEN_MS);
+                self.error = Some(error);
+                if self.warned.no_socket.admit(turn.now) {
+                    warnings::no_socket(&self.spec, &self.spec.events, error);
+                }
+            }
+        }
+    }
+
+    fn read_monitor(&mut self, turn: Turn<'_>) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(socket) = &self.socket else { return };
+            match socket.connection_event() {
+                Ok(Some(ConnectionEvent::Connected)) => {
+                    tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events connected");
+                    self.is_connected = true;
+                    self.admit(Input::Connected, turn);
+                }
+                Ok(Some(ConnectionEvent::Disconnected)) => {
+                    // A new socket, so that what waits in this one cannot be taken for the next incarnation's.
+                    self.socket = None;
+                    self.reopen_at = turn.now;
+                    if std::mem::take(&mut self.is_connected) {
+                        tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events disconnected");
+                        self.admit(Input::Disconnected, turn);
+                    }
+                    self.open_if_due(turn);
+                }
+                Ok(Some(ConnectionEvent::HandshakeFailed)) => {
+                    self.read.handshakes_failed += 1;
+                    self.is_dirty = true;
+                }
+                Ok(None) => return,
+                Err(error) => return self.fail(error, turn),
+            }
+        }
+    }
+
+    fn read_events(&mut self, turn: Turn<'_>) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(socket) = &self.socket else { return };
+            match frames::receive(&socket.events) {
+                Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Published { seq, batch }, turn),
+                // An end marker belongs to a replay, not here.
+                Ok(Some(Framed::Malformed | Framed::End)) => self.count_malformed(),
+                Ok(None) => return,
+                Err(error) => return self.fail(error, turn),
+            }
+        }
+    }
+
+    fn read_replay(&mut self, turn: Turn<'_>) {
+        for _ in 0..MESSAGES_PER_TURN {
+            // Handing in an answer may end the replay or begin another.
+            let Some(replay) = &self.replay else { return };
+            match frames::receive(&replay.answers) {
+                Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Replayed { seq, batch }, turn),
+                Ok(Some(Framed::End)) => {
+                    self.replay = None;
+                    self.admit(Input::ReplayEnded, turn);
+                }
+                Ok(Some(Framed::Malformed)) => self.count_malformed(),
+                Ok(None) => return,
+                // The sequencer's deadline takes it from here.
+                Err(error) => {
+                    tracing::debug!(stream = %self.spec.id, %error, "the replay socket failed");
+                    self.replay = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn count_malformed(&mut self) {
+        self.read.malformed_messages += 1;
+        self.is_dirty = true;
+    }
+
+    /// The event socket does not work any more.
+    fn fail(&mut self, error: zmq::Error, turn: Turn<'_>) {
+        self.socket = None;
+        self.is_connected = false;
+        self.reopen_at = turn.now.plus(REOPEN_MS);
+        self.error = Some(error);
+        self.admit(Input::Disconnected, turn);
+    }
+
+    // --- sequence and index ---
+
+    fn admit(&mut self, input: Input<RawBatch>, turn: Turn<'_>) {
+        self.is_dirty |= !matches!(input, Input::Tick);
+        let mut actions = std::mem::take(&mut self.actions);
+        self.sequencer.admit(input, turn.now, &mut actions);
+        while let Some(action) = actions.pop_front() {
+            if let Some(outcome) = self.act(action, turn) {
+                self.sequencer.admit(outcome, turn.now, &mut actions);
+            }
+        }
+        self.actions = actions;
+        self.note_trust(turn);
+    }
+
+    /// Returns what the sequencer must know of it.
+    fn act(&mut self, action: Action<RawBatch>, turn: Turn<'_>) -> Option<Input<RawBatch>> {
+        self.is_dirty = true;
+        match action {
+            Action::Apply { seq, batch, origin } => return self.apply(seq, &batch, origin, turn),
+            Action::Clear(cause) => self.clear(cause, turn),
+            Action::AskReplay { from } => self.ask_replay(from, turn),
+            Action::DropReplay => self.replay = None,
+        }
+        None
+    }
+
+    fn apply(&mut self, seq: u64, raw: &RawBatch, origin: Origin, turn: Turn<'_>) -> Option<Input<RawBatch>> {
+        let batch = match decode_batch(&raw.0) {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.read.undecodable_batches += 1;
+                if self.warned.undecodable.admit(turn.now) {
+                    warnings::undecodable(&self.spec, seq, raw.0.len(), &error);
+                }
+                return Some(Input::Undecodable { seq });
+            }
+        };
+        self.read.batches += 1;
+        self.read.events += u64::try_from(batch.events.len()).unwrap_or(u64::MAX);
+        self.read.bytes += u64::try_from(raw.0.len()).unwrap_or(u64::MAX);
+        self.read.count_problems(batch.problems);
+        self.last_batch_at = Some(turn.now);
+        if origin == Origin::Published {
+            self.lag_ms = lag_ms(batch.ts);
+        }
+        let has_emptied = turn.index.write().apply(self.spec.id, &batch, origin);
+        has_emptied.then_some(Input::Emptied { seq })
+    }
+
+    fn clear(&mut self, cause: ClearCause, turn: Turn<'_>) {
+        tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, ?cause, "KV index of the stream cleared");
+        turn.index.write().clear(self.spec.id, cause);
+    }
+
+    fn ask_replay(&mut self, from: u64, turn: Turn<'_>) {
+        self.replay = None;
+        let Some(address) = &self.spec.replay else { return };
+        match ReplaySocket::ask(&self.context, address, from) {
+            Ok(replay) => self.replay = Some(replay),
+            // The sequencer's deadline takes it from here.
+            Err(error) => {
+                if self.warned.no_socket.admit(turn.now) {
+                    warnings::no_socket(&self.spec, address, error);
+                }
+            }
+        }
+    }
+
+    fn note_trust(&mut self, turn: Turn<'_>) {
+        let trust = self.sequencer.trust();
+        if trust == self.trust {
+            return;
+        }
+        tracing::debug!(stream = %self.spec.id, from = self.trust.name(), to = trust.name(), reason = trust.reason(), "trust changed");
+        if let Trust::Degraded(_) = trust
+            && self.warned.degraded.admit(turn.now)
+        {
+            warnings::degraded(&self.spec, trust.reason());
+        }
+        self.trust = trust;
+        self.is_dirty = true;
+        turn.index.write().set_trust(self.spec.id, trust);
+    }
+}
+
+/// From the engine's time stamp, seconds since 1970, to now.
+fn lag_ms(ts: f64) -> Option<i64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let lag = (now.as_secs_f64() - ts) * 1000.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a float to an integer saturates, and milliseconds suffice"
+    )]
+    (ts > 0.0).then_some(lag as i64)
+}
