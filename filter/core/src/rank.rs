@@ -163,10 +163,9 @@ fn break_ties(policy: Policy, tie_tokens: u32, ranked: &mut [(f64, u64, Ranked)]
         Policy::Cost { .. } => {
             ranked.iter().take_while(|(_, _, r)| r.cost - best_cost < f64::from(tie_tokens)).count()
         }
-        Policy::LeastLoad | Policy::LongestPrefix => ranked
-            .iter()
-            .take_while(|(load, _, r)| r.cost == best_cost && *load == best_load)
-            .count(),
+        Policy::LeastLoad | Policy::LongestPrefix => {
+            ranked.iter().take_while(|(load, _, r)| r.cost == best_cost && *load == best_load).count()
+        }
     };
     if let Some(group) = ranked.get_mut(..tied) {
         group.sort_by_key(|(_, lot, _)| *lot);
@@ -255,7 +254,8 @@ mod tests {
 
     #[test]
     fn ties_within_a_block_are_spread() {
-        let candidates: Vec<Candidate> = (0..8u32).map(|i| Candidate { penalty: f64::from(i), ..idle(0) }).collect();
+        let candidates: Vec<Candidate> =
+            (0..8u32).map(|i| Candidate { penalty: f64::from(i), ..idle(0) }).collect();
         let mut state = 1u64;
         let mut random = || {
             state ^= state << 13;

@@ -1,0 +1,140 @@
+//! Header names that are ours, and what a request's headers say. In: all headers of a request. Out: [`RequestHead`],
+//! and the names that must be removed first.
+
+use crate::path::KnownPath;
+
+/// Where the request should go: up to three `ip:port`, comma-separated, best first.
+pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// The data-parallel rank inside the endpoint.
+pub const RANK: &str = "x-data-parallel-rank";
+/// Every header of ours begins so, towards the engine and towards the client.
+pub const OWN_PREFIX: &str = "x-warmpath-";
+
+/// Answer: how the request was handled, an [`crate::outcome::Outcome`].
+pub const OUTCOME: &str = "x-warmpath-outcome";
+/// Answer: why it was not scored, a [`crate::outcome::Reason`].
+pub const REASON: &str = "x-warmpath-reason";
+/// Answer: the endpoint that really served it.
+pub const ENDPOINT: &str = "x-warmpath-endpoint";
+/// Answer: tokens of the prompt predicted to be in its cache.
+pub const CACHED_TOKENS: &str = "x-warmpath-cached-tokens";
+/// Answer: tokens of the prompt.
+pub const PROMPT_TOKENS: &str = "x-warmpath-prompt-tokens";
+
+/// A header as the proxy gives it: the name in lower case, the value in any bytes.
+pub type Header = (String, Vec<u8>);
+
+/// What the headers of a request say, as far as it matters here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestHead {
+    /// The path, if it is one that runs on an engine.
+    pub path: Option<KnownPath>,
+    /// It is a POST.
+    pub is_post: bool,
+    /// `content-length`, where it is a number.
+    pub content_length: Option<u64>,
+    /// The body is compressed.
+    pub is_encoded: bool,
+    /// The body is of a kind that is never JSON.
+    pub is_multipart: bool,
+    /// No body follows.
+    pub ends: bool,
+}
+
+impl RequestHead {
+    /// Reads the headers. `ends`: no body follows.
+    pub fn read(headers: &[Header], ends: bool) -> Self {
+        let mut head = Self { ends, ..Self::default() };
+        for (name, value) in headers {
+            match name.as_str() {
+                ":path" => head.path = KnownPath::read(value),
+                ":method" => head.is_post = value == b"POST",
+                "content-length" => {
+                    head.content_length = std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok());
+                }
+                "content-encoding" => {
+                    let coding = value.trim_ascii();
+                    head.is_encoded |= !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity");
+                }
+                "content-type" => {
+                    head.is_multipart = value
+                        .get(..MULTIPART.len())
+                        .is_some_and(|start| start.eq_ignore_ascii_case(MULTIPART));
+                }
+                _ => {}
+            }
+        }
+        head
+    }
+}
+
+const MULTIPART: &[u8] = b"multipart/";
+
+/// A client must not send this header: it would choose the endpoint, or pretend to be us.
+pub fn is_routing_control(name: &str) -> bool {
+    let is = |own: &str| name.eq_ignore_ascii_case(own);
+    is(DESTINATION)
+        || is(RANK)
+        || name.get(..OWN_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN_PREFIX))
+}
+
+/// May this stand in [`DESTINATION`]? An `ip:port` can hold no separator, and no header any control character.
+pub fn is_endpoint(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= crate::limits::ENDPOINT_BYTES_MAX
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b',')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(pairs: &[(&str, &str)]) -> RequestHead {
+        let headers: Vec<Header> =
+            pairs.iter().map(|(n, v)| ((*n).to_owned(), v.as_bytes().to_vec())).collect();
+        RequestHead::read(&headers, false)
+    }
+
+    #[test]
+    fn the_head_tells_path_method_and_body() {
+        let read = head(&[(":method", "POST"), (":path", "/v1/completions?x"), ("content-length", " 12")]);
+        assert_eq!((read.path, read.is_post), (Some(KnownPath::Completions), true));
+        assert_eq!((read.content_length, read.is_encoded, read.is_multipart), (Some(12), false, false));
+        assert_eq!(head(&[("content-length", "twelve")]).content_length, None);
+        assert!(!head(&[(":method", "GET")]).is_post);
+        assert!(head(&[("content-type", "Multipart/form-data; boundary=x")]).is_multipart);
+    }
+
+    #[test]
+    fn any_coding_but_identity_is_encoded() {
+        for (value, encoded) in
+            [("gzip", true), ("zstd", true), ("what", true), ("identity", false), ("", false)]
+        {
+            assert_eq!(head(&[("content-encoding", value)]).is_encoded, encoded, "{value}");
+        }
+        assert!(head(&[("content-encoding", "gzip"), ("content-encoding", "identity")]).is_encoded);
+    }
+
+    #[test]
+    fn routing_controls_are_ours_alone() {
+        for name in [DESTINATION, RANK, OUTCOME, "x-warmpath-", "X-Warmpath-Anything", "X-Data-Parallel-Rank"]
+        {
+            assert!(is_routing_control(name), "{name}");
+        }
+        for name in
+            ["x-warmpat", "x-request-id", "host", "", "x-gateway-destination-endpoint-served", "é-warmpath-"]
+        {
+            assert!(!is_routing_control(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_one_header_safe_word() {
+        for good in ["10.0.0.1:8000", "[fd00::1]:8000"] {
+            assert!(is_endpoint(good));
+        }
+        for bad in ["", "a b", "10.0.0.1:80,10.0.0.2:80", "10.0.0.1:80\r\nx: y", &"1".repeat(81)] {
+            assert!(!is_endpoint(bad), "{bad:?}");
+        }
+    }
+}

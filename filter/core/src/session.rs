@@ -1,0 +1,392 @@
+//! One request in the proxy, from its headers to its log entry: a state machine without I/O and clock.
+//!
+//! ```text
+//!   Headers ───────────────┐ no prompt path, no POST, no body,
+//!      │ a body to read    │ too large, encoded, multipart
+//!      ▼                   │
+//!  Collecting ─────────────┤ outgrew the limit, unreadable,
+//!      │ the whole body    │ never came, answered early
+//!      ▼                   │
+//!   Asking ────────────────┤ no answer and no endpoint known
+//!    │   │ no answer       │
+//!    │   ▼                 ▼
+//!    │  FallenBack   PassedThrough
+//!    │ reply  │            │
+//!    ▼        │            │
+//!  Routed ────┤            │
+//!             ▼            │
+//!         Answering ◀──────┘ the headers of the answer
+//!             │
+//!             ▼ log (from every state)
+//!           Done
+//! ```
+//!
+//! [`Session::step`] is the only transition. An input that does not belong to the state changes nothing and lets the
+//! request go on; a reply that comes too late is reported as ended at once, so that its reservation goes. From
+//! `Collecting` to `Asking` the request is held; [`Session::due_us`] says when a tick must end that even if the proxy
+//! never calls back.
+
+mod answer;
+mod exchange;
+mod fate;
+
+pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route, Settled};
+
+use crate::body::{self, Collect};
+use crate::headers::RequestHead;
+use crate::limits::BODY_WAIT_MS;
+use crate::outcome::{Outcome, Reason};
+use crate::path::KnownPath;
+use crate::request;
+use crate::worker::Worker;
+use answer::Answer;
+use fate::Fate;
+
+/// Effects of one input at most.
+pub const EFFECTS_MAX: usize = 4;
+
+/// A state together with what came of reaching it.
+type Step<'a> = (State, Vec<Effect<'a>>);
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Session {
+    state: State,
+    started_us: u64,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Headers,
+    Collecting { path: KnownPath, bytes: usize },
+    Asking(Asking),
+    Routed(Fate),
+    FallenBack(Fate),
+    PassedThrough(Fate),
+    Answering(Answer),
+    Done,
+}
+
+#[derive(Clone, Debug)]
+struct Asking {
+    /// The call, once it was sent.
+    call: Option<u32>,
+    /// When the body was complete and the question was made.
+    since_us: u64,
+    affinity: u64,
+}
+
+/// Names of the states, for tests and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateName {
+    /// Nothing came yet.
+    Headers,
+    /// The body is coming.
+    Collecting,
+    /// The indexer is asked.
+    Asking,
+    /// The indexer decided.
+    Routed,
+    /// The ring decided.
+    FallenBack,
+    /// The proxy decides.
+    PassedThrough,
+    /// The answer is coming.
+    Answering,
+    /// It is over.
+    Done,
+}
+
+impl Session {
+    /// A request whose headers will come next.
+    pub fn new(now_us: u64) -> Self {
+        Self { state: State::Headers, started_us: now_us }
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> StateName {
+        match self.state {
+            State::Headers => StateName::Headers,
+            State::Collecting { .. } => StateName::Collecting,
+            State::Asking(_) => StateName::Asking,
+            State::Routed(_) => StateName::Routed,
+            State::FallenBack(_) => StateName::FallenBack,
+            State::PassedThrough(_) => StateName::PassedThrough,
+            State::Answering(_) => StateName::Answering,
+            State::Done => StateName::Done,
+        }
+    }
+
+    /// Does it want to see the answer's body?
+    pub fn reads_answer(&self) -> bool {
+        matches!(&self.state, State::Answering(answer) if answer.is_accounted())
+    }
+
+    /// When it wants a [`Input::Tick`], if at all.
+    pub fn due_us(&self, worker: &Worker) -> Option<u64> {
+        match &self.state {
+            State::Collecting { bytes: 0, .. } => Some(self.started_us + BODY_WAIT_MS * 1000),
+            State::Asking(asking) => Some(asking.since_us + worker.config.timeout_us),
+            State::Routed(fate) => fate.due_us(),
+            State::Answering(answer) => answer.due_us(),
+            State::Headers
+            | State::Collecting { .. }
+            | State::FallenBack(_)
+            | State::PassedThrough(_)
+            | State::Done => None,
+        }
+    }
+
+    /// The transition: what happened → what must be done.
+    pub fn step<'a>(&mut self, input: Input<'a>, worker: &mut Worker, now_us: u64) -> Vec<Effect<'a>> {
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let (state, effects) = match (state, input) {
+            (State::Headers, Input::Headers(head)) => self.headers(head, worker),
+            (State::Collecting { path, .. }, Input::BodyChunk { bytes, ends }) => {
+                self.collect(path, bytes, ends, worker)
+            }
+            (State::Collecting { path, bytes }, Input::Trailers) => self.collect(path, bytes, true, worker),
+            (State::Collecting { path, .. }, Input::Body(bytes)) => self.read(path, bytes, worker, now_us),
+            (state @ State::Collecting { bytes, .. }, Input::Tick) => {
+                if bytes == 0 && now_us >= self.started_us + BODY_WAIT_MS * 1000 {
+                    resumed(self.pass(Reason::BodyNotSeen))
+                } else {
+                    (state, vec![])
+                }
+            }
+            (State::Asking(asking), input) => self.asking(asking, input, worker, now_us),
+            (State::Headers | State::Collecting { .. }, Input::AnswerHeaders { status, endpoint, ends }) => {
+                self.answer_early(status, endpoint, ends, worker)
+            }
+            (
+                State::Routed(fate) | State::FallenBack(fate) | State::PassedThrough(fate),
+                Input::AnswerHeaders { status, endpoint, ends },
+            ) => self.answer(fate, status, endpoint, ends, worker),
+            (State::Routed(mut fate), Input::Tick) => {
+                fate.renew(worker, now_us);
+                (State::Routed(fate), vec![])
+            }
+            (State::Answering(mut answer), Input::AnswerChunk { tail, ends }) => {
+                answer.chunk(tail, ends, worker, now_us);
+                (State::Answering(answer), vec![])
+            }
+            (State::Answering(mut answer), Input::AnswerTrailers) => {
+                answer.ended();
+                (State::Answering(answer), vec![])
+            }
+            (State::Answering(mut answer), Input::Tick) => {
+                answer.renew(worker, now_us);
+                (State::Answering(answer), vec![])
+            }
+            (State::Headers | State::Collecting { .. }, Input::Log(ending)) => {
+                self.gone(ending, worker, now_us)
+            }
+            (
+                State::Routed(fate) | State::FallenBack(fate) | State::PassedThrough(fate),
+                Input::Log(ending),
+            ) => {
+                Answer::none(fate).end(ending, worker, now_us);
+                (State::Done, vec![])
+            }
+            (State::Answering(answer), Input::Log(ending)) => {
+                answer.end(ending, worker, now_us);
+                (State::Done, vec![])
+            }
+            (state, Input::Reply(reply)) => {
+                fate::release_unused(reply, worker);
+                (state, vec![])
+            }
+            (state, _) => (state, vec![]),
+        };
+        self.state = state;
+        effects
+    }
+
+    fn headers<'a>(&self, head: RequestHead, worker: &Worker) -> Step<'a> {
+        let Some(path) = head.path else { return self.pass(Reason::Path) };
+        if !head.is_post {
+            return self.pass(Reason::Method);
+        }
+        if head.ends {
+            return self.pass(Reason::EmptyBody);
+        }
+        if head.is_encoded {
+            return self.pass(Reason::ContentEncoding);
+        }
+        if head.is_multipart {
+            return self.pass(Reason::NotJson);
+        }
+        match body::announced(head.content_length, worker.config.max_body_bytes) {
+            Collect::TooLarge => self.pass(Reason::BodyTooLarge),
+            Collect::Empty => self.pass(Reason::EmptyBody),
+            Collect::More | Collect::Read => (State::Collecting { path, bytes: 0 }, vec![Effect::Hold]),
+        }
+    }
+
+    fn collect<'a>(&self, path: KnownPath, bytes: usize, ends: bool, worker: &Worker) -> Step<'a> {
+        match body::collected(bytes, ends, worker.config.max_body_bytes) {
+            Collect::More => (State::Collecting { path, bytes }, vec![Effect::Hold]),
+            Collect::Read => (State::Collecting { path, bytes }, vec![Effect::ReadBody(bytes)]),
+            Collect::Empty => self.pass(Reason::EmptyBody),
+            Collect::TooLarge => self.pass(Reason::BodyTooLarge),
+        }
+    }
+
+    fn read<'a>(&self, path: KnownPath, body: &'a [u8], worker: &mut Worker, now_us: u64) -> Step<'a> {
+        let request = match request::extract(path, body) {
+            Ok(request) => request,
+            Err(reason) => return self.pass(reason),
+        };
+        let asking = Asking { call: None, since_us: now_us, affinity: request.affinity };
+        if !worker.circuit.may_ask(now_us) {
+            return self.fall_back(&asking, Reason::CircuitOpen, worker, now_us);
+        }
+        let ask = Ask {
+            request,
+            endpoints_version: worker.ring.version(),
+            policy: worker.config.policy.clone(),
+            timeout_us: worker.config.timeout_us,
+        };
+        (State::Asking(asking), vec![Effect::Ask(Box::new(ask))])
+    }
+
+    fn asking<'a>(&self, asking: Asking, input: Input<'a>, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        let waited_us = now_us.saturating_sub(asking.since_us);
+        let late = waited_us >= worker.config.timeout_us;
+        match input {
+            Input::Asked(call) => (State::Asking(Asking { call: Some(call), ..asking }), vec![Effect::Hold]),
+            Input::Reply(reply) => {
+                worker.circuit.answered();
+                resumed_if(asking.call.is_some(), self.route(&asking, reply, worker, now_us))
+            }
+            Input::Failure(failure) => {
+                match failure {
+                    Failure::Rejected => worker.circuit.answered(),
+                    Failure::Unavailable | Failure::BadReply => worker.circuit.failed(now_us),
+                }
+                let reason = match failure {
+                    Failure::Rejected => Reason::Rejected,
+                    Failure::BadReply => Reason::BadReply,
+                    Failure::Unavailable if late => Reason::Deadline,
+                    Failure::Unavailable => Reason::Unavailable,
+                };
+                resumed_if(asking.call.is_some(), self.fall_back(&asking, reason, worker, now_us))
+            }
+            Input::Tick if late => {
+                worker.circuit.failed(now_us);
+                let (state, mut effects) = resumed(self.fall_back(&asking, Reason::Deadline, worker, now_us));
+                effects.splice(0..0, asking.call.map(Effect::Cancel));
+                (state, effects)
+            }
+            Input::AnswerHeaders { status, endpoint, ends } => {
+                worker.circuit.abandoned();
+                let (state, mut effects) = self.answer_early(status, endpoint, ends, worker);
+                effects.splice(0..0, asking.call.map(Effect::Cancel));
+                (state, effects)
+            }
+            Input::Log(ending) => {
+                worker.circuit.abandoned();
+                self.gone(ending, worker, now_us)
+            }
+            Input::BodyChunk { .. } | Input::Trailers | Input::Body(_) | Input::Headers(_) => {
+                (State::Asking(asking), vec![Effect::Hold])
+            }
+            Input::Tick | Input::AnswerChunk { .. } | Input::AnswerTrailers => {
+                (State::Asking(asking), vec![])
+            }
+        }
+    }
+
+    /// The indexer decided.
+    fn route<'a>(&self, asking: &Asking, mut reply: Reply, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        if let Some(set) = reply.endpoints.take() {
+            worker.ring.replace(set);
+        }
+        let asked = |outcome, reason| {
+            let us = Some(now_us.saturating_sub(asking.since_us));
+            Effect::Settled(Settled { outcome, reason, added_us: us, asked_us: us })
+        };
+        let Some(route) = fate::usable(&mut reply.candidates, &worker.ring) else {
+            let fate = Fate::passed(Reason::NoEndpoints, now_us).decided_by(&reply);
+            return (State::PassedThrough(fate), vec![asked(Outcome::Passed, Some(Reason::NoEndpoints))]);
+        };
+        let fate = Fate::routed(reply, worker, now_us);
+        let settled = asked(fate.outcome(), fate.reason());
+        (State::Routed(fate), vec![Effect::Route(route), settled])
+    }
+
+    /// No indexer decided: the ring does, or the proxy where no endpoint is known.
+    fn fall_back<'a>(&self, asking: &Asking, reason: Reason, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        let waited_us = now_us.saturating_sub(asking.since_us);
+        let settled = |outcome| {
+            Effect::Settled(Settled {
+                outcome,
+                reason: Some(reason),
+                added_us: Some(waited_us),
+                asked_us: (reason != Reason::CircuitOpen).then_some(waited_us),
+            })
+        };
+        let places = worker.ring.pick(asking.affinity, worker.config.load_factor);
+        let Some(first) = places.first() else {
+            let fate = Fate::passed(reason, self.started_us);
+            return (State::PassedThrough(fate), vec![settled(Outcome::Passed)]);
+        };
+        let fate = Fate::fallen_back(reason, &first.endpoint, worker, self.started_us);
+        let route = fate::route(places.iter());
+        (State::FallenBack(fate), vec![Effect::Route(route), settled(Outcome::Fallback)])
+    }
+
+    /// The filter has no say.
+    fn pass<'a>(&self, reason: Reason) -> Step<'a> {
+        let settled =
+            Settled { outcome: Outcome::Passed, reason: Some(reason), added_us: None, asked_us: None };
+        (State::PassedThrough(Fate::passed(reason, self.started_us)), vec![Effect::Settled(settled)])
+    }
+
+    /// The proxy answers a request that it has not sent anywhere.
+    fn answer_early<'a>(&self, status: u32, endpoint: String, ends: bool, worker: &mut Worker) -> Step<'a> {
+        let (_, mut effects) = self.pass(Reason::AnsweredEarly);
+        let fate = Fate::passed(Reason::AnsweredEarly, self.started_us);
+        let (state, more) = self.answer(fate, status, endpoint, ends, worker);
+        effects.extend(more);
+        (state, effects)
+    }
+
+    fn answer<'a>(
+        &self,
+        mut fate: Fate,
+        status: u32,
+        endpoint: String,
+        ends: bool,
+        worker: &mut Worker,
+    ) -> Step<'a> {
+        fate.served_by(&endpoint, worker);
+        let receipt = worker.config.response_header.then(|| Effect::Receipt(fate.receipt(&endpoint)));
+        let answer = Answer::begun(fate, status, endpoint, ends);
+        (State::Answering(answer), receipt.into_iter().collect())
+    }
+
+    /// It ended before a decision.
+    fn gone<'a>(&self, ending: Ending, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        let (_, effects) = self.pass(Reason::ClientGone);
+        let fate = Fate::passed(Reason::ClientGone, self.started_us);
+        Answer::none(fate).end(ending, worker, now_us);
+        (State::Done, effects)
+    }
+}
+
+fn resumed(step: Step<'_>) -> Step<'_> {
+    resumed_if(true, step)
+}
+
+/// A request that was held by an earlier callback must be told to go on; one that is just being looked at goes on when
+/// the callback returns.
+fn resumed_if(held: bool, (state, mut effects): Step<'_>) -> Step<'_> {
+    if held {
+        effects.push(Effect::Resume);
+    }
+    (state, effects)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The answer to a request, as it passes by: first byte, end, and what it says of its tokens.
+
+use crate::outcome::Outcome;
+use crate::report::{End, EndCause, What};
+use crate::usage::Tail;
+use crate::worker::Worker;
+
+use super::exchange::Ending;
+use super::fate::Fate;
+
+/// A request whose answer has begun, or ended without one.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    fate: Fate,
+    /// 0: none came.
+    status: u32,
+    /// Empty: no endpoint answered.
+    endpoint: String,
+    begun: bool,
+    ended: bool,
+    tail: Tail,
+}
+
+impl Answer {
+    /// Its headers came; `ends`: and no body follows.
+    pub(super) fn begun(fate: Fate, status: u32, endpoint: String, ends: bool) -> Self {
+        Self { fate, status, endpoint, begun: false, ended: ends, tail: Tail::default() }
+    }
+
+    /// None came.
+    pub(super) fn none(fate: Fate) -> Self {
+        Self::begun(fate, 0, String::new(), false)
+    }
+
+    pub(super) fn is_accounted(&self) -> bool {
+        self.fate.is_accounted()
+    }
+
+    pub(super) fn due_us(&self) -> Option<u64> {
+        self.fate.due_us()
+    }
+
+    pub(super) fn renew(&mut self, worker: &mut Worker, now_us: u64) {
+        self.fate.renew(worker, now_us);
+    }
+
+    pub(super) fn chunk(&mut self, tail: &[u8], ends: bool, worker: &mut Worker, now_us: u64) {
+        if !self.begun && !tail.is_empty() {
+            self.begun = true;
+            let what = What::FirstByte { endpoint: self.endpoint.clone(), http_status: self.status };
+            self.fate.tell(what, worker, now_us);
+        }
+        if self.is_accounted() {
+            self.tail.push(tail);
+        }
+        self.ended |= ends;
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.ended = true;
+    }
+
+    /// It is over: the load is released, and the indexer is told.
+    pub(super) fn end(mut self, ending: Ending, worker: &mut Worker, now_us: u64) {
+        self.fate.release(worker);
+        let cause = if ending.by_client() {
+            EndCause::ClientReset
+        } else if ending.by_upstream() {
+            EndCause::UpstreamReset
+        } else if self.ended {
+            EndCause::Complete
+        } else if self.status == 0 {
+            EndCause::ClientReset
+        } else {
+            EndCause::UpstreamReset
+        };
+        let decided = matches!(self.fate.outcome(), Outcome::Scored | Outcome::LoadOnly);
+        let end = End {
+            endpoint: std::mem::take(&mut self.endpoint),
+            http_status: self.status,
+            cause,
+            usage: self.tail.usage(),
+            attempts: ending.attempts,
+            fallback_reason: if decided { None } else { self.fate.reason() },
+        };
+        self.fate.tell(What::End(end), worker, now_us);
+    }
+}
