@@ -3,6 +3,12 @@
 #[cfg(test)]
 mod bootstrap;
 #[cfg(test)]
+mod bytes;
+#[cfg(test)]
+mod routing;
+#[cfg(test)]
+mod security;
+#[cfg(test)]
 mod tidy;
 #[cfg(test)]
 mod wasm;

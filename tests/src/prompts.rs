@@ -5,6 +5,10 @@
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use serde_json::{Value, json};
+
+use crate::client::Call;
+use crate::stack::MODEL;
 
 const WORDS: &str = "
 river stone window garden mountain letter market summer winter bridge forest island village castle
@@ -39,6 +43,16 @@ pub fn text(seed: u64, tokens: usize) -> String {
 /// Every word once, in the order of the list.
 pub fn every_word() -> String {
     WORDS.split_whitespace().map(|word| format!(" {word}")).collect()
+}
+
+/// A completion of this prompt: a text, token ids, or lists of them.
+pub fn completion(prompt: impl Into<Value>) -> Call {
+    Call::json("/v1/completions", &json!({ "model": MODEL, "prompt": prompt.into(), "max_tokens": 2 }))
+}
+
+/// A chat completion of these messages.
+pub fn chat(messages: Value) -> Call {
+    Call::json("/v1/chat/completions", &json!({ "model": MODEL, "messages": messages, "max_tokens": 2 }))
 }
 
 #[cfg(test)]
