@@ -54,6 +54,19 @@ pub struct ChatRequest<'a> {
     pub has_media: bool,
 }
 
+/// A conversation in the template's own form; see [`ModelPrompt::render_template`](crate::ModelPrompt::render_template).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TemplateInput<'a> {
+    /// A JSON array of objects.
+    pub messages: &'a [u8],
+    /// A JSON array.
+    pub tools: Option<&'a [u8]>,
+    /// A JSON object with the other variables.
+    pub variables: Option<&'a [u8]>,
+    pub add_generation_prompt: bool,
+    pub continue_final_message: bool,
+}
+
 /// What is the same for every chat of a model.
 pub(crate) struct Settings {
     pub rules: RenderingRules,
@@ -80,12 +93,37 @@ pub(crate) fn render<'t>(
     let own_template = request_template(settings, request)?;
     let template = match &own_template {
         Some(template) => template,
-        None => choose(tools.is_some()).ok_or_else(|| {
-            PromptError::not_renderable("the model has a chat template for requests with tools only")
-        })?,
+        None => choose(tools.is_some()).ok_or_else(no_template)?,
     };
     let conversation = read(settings, template, request, tools)?;
     conversation.render(template, &settings.special_tokens)
+}
+
+/// The text of a conversation that is already in the template's form.
+pub(crate) fn render_template<'t>(
+    settings: &Settings,
+    choose: impl FnOnce(bool) -> Option<&'t ChatTemplate>,
+    input: &TemplateInput<'_>,
+) -> Result<String, PromptError> {
+    let malformed = |_| PromptError::refused("messages, tools or variables have the wrong form");
+    let messages: Vec<Map<String, Json>> = serde_json::from_slice(input.messages).map_err(malformed)?;
+    let tools: Option<Vec<Json>> = input.tools.map(serde_json::from_slice).transpose().map_err(malformed)?;
+    let mut variables: Map<String, Json> =
+        input.variables.map(serde_json::from_slice).transpose().map_err(malformed)?.unwrap_or_default();
+    variables.entry("documents").or_insert(Json::Null);
+    let template = choose(tools.is_some()).ok_or_else(no_template)?;
+    let conversation = Conversation {
+        messages,
+        tools,
+        variables,
+        add_generation_prompt: input.add_generation_prompt,
+        continue_final_message: input.continue_final_message,
+    };
+    conversation.render(template, &settings.special_tokens)
+}
+
+fn no_template() -> PromptError {
+    PromptError::not_renderable("the model has a chat template for requests with tools only")
 }
 
 /// Everything of `request` that the template sees.

@@ -14,7 +14,5 @@ pub(crate) fn encode(
     if text.len() > MAX_PROMPT_BYTES {
         return Err(PromptError::TooLarge { what: "prompt", bytes: text.len(), limit: MAX_PROMPT_BYTES });
     }
-    encode_truncated(encoder, text, special, truncation)
-        .map(TokenIds::from)
-        .map_err(|error| PromptError::Encoder { why: error.to_string() })
+    encode_truncated(encoder, text, special, truncation).map(TokenIds::from)
 }

@@ -47,18 +47,17 @@ pub enum PromptError {
 
 impl PromptError {
     /// Every value that [`reason`](Self::reason) can take, for metrics that list their labels.
-    pub const REASONS: [&'static str; 6] =
-        ["not_renderable", "unsupported_field", "media", "refused", "prompt_too_large", "encoder_failed"];
+    pub const REASONS: [&'static str; 4] = ["not_renderable", "unsupported_field", "media", "bad_prompt"];
 
     /// The closed label of this error: metric label, log field and `ScoreResponse.reason`.
     pub fn reason(&self) -> &'static str {
         match self {
-            PromptError::NotRenderable { .. } => "not_renderable",
+            PromptError::NotRenderable { .. }
+            | PromptError::TooLarge { .. }
+            | PromptError::Encoder { .. } => "not_renderable",
             PromptError::UnsupportedField { .. } => "unsupported_field",
             PromptError::Media { .. } => "media",
-            PromptError::Refused { .. } => "refused",
-            PromptError::TooLarge { .. } => "prompt_too_large",
-            PromptError::Encoder { .. } => "encoder_failed",
+            PromptError::Refused { .. } => "bad_prompt",
         }
     }
 

@@ -23,7 +23,7 @@ mod template;
 mod tokenizer;
 mod version;
 
-pub use chat::ChatRequest;
+pub use chat::{ChatRequest, TemplateInput};
 pub use check::{Difference, first_difference};
 pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};

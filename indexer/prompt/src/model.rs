@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::chat::{self, ChatRequest};
+use crate::chat::{self, ChatRequest, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
 use crate::limits::MAX_CONFIG_FILE_BYTES;
 use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
-use crate::tokenizer::{HuggingFace, SpecialTokens, TokenIds, Truncation, encode_truncated};
+use crate::tokenizer::{HuggingFace, ModelLength, SpecialTokens, TokenIds, Truncation, encode_truncated};
 use crate::version::{EngineVersion, RenderingRules};
 
 pub use family::ChatRenderer;
@@ -50,7 +50,7 @@ pub struct ModelPrompt {
     tokenizer: HuggingFace,
     chat: Result<ChatTemplates, PromptError>,
     chat_settings: chat::Settings,
-    max_model_len: Option<usize>,
+    length: ModelLength,
 }
 
 /// The compiled templates of a model.
@@ -98,6 +98,7 @@ impl ModelPrompt {
             ChatRenderer::Jinja => Family::Jinja,
             ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &tokenizer),
         };
+        let rules = RenderingRules::of(files.engine_version);
         let chat = match family {
             Family::Jinja => ChatTemplates::load(files, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
@@ -106,7 +107,7 @@ impl ModelPrompt {
             tokenizer,
             chat,
             chat_settings: chat::Settings {
-                rules: RenderingRules::of(files.engine_version),
+                rules,
                 content_format: files.content_format,
                 trust_request_template: files.trust_request_template,
                 default_template_kwargs: files.default_template_kwargs.clone(),
@@ -114,7 +115,10 @@ impl ModelPrompt {
                 special_tokens: files::special_tokens(&config),
                 clock: Arc::clone(&files.clock),
             },
-            max_model_len: files.max_model_len,
+            length: ModelLength {
+                max_model_len: files.max_model_len,
+                fit_reserves_output: rules.fit_reserves_output,
+            },
         })
     }
 
@@ -125,30 +129,35 @@ impl ModelPrompt {
         add_special_tokens: Option<bool>,
         truncate: Option<i64>,
     ) -> Result<TokenIds, PromptError> {
-        let truncation = Truncation::resolve(truncate, self.max_model_len)?;
+        let truncation = Truncation::resolve(truncate, self.length)?;
         let special = add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
         completion::encode(&self.tokenizer, text, special, truncation)
     }
 
     /// A prompt that the client gave as token ids: used as it is, truncated where asked.
     pub fn tokens(&self, ids: Vec<u32>, truncate: Option<i64>) -> Result<TokenIds, PromptError> {
-        Truncation::resolve(truncate, self.max_model_len).map(|truncation| truncation.cut(ids).into())
+        Truncation::resolve(truncate, self.length)?.cut(ids).map(TokenIds::from)
     }
 
     /// Token ids of a chat.
     pub fn chat(&self, request: &ChatRequest<'_>) -> Result<TokenIds, PromptError> {
-        let truncation = Truncation::resolve(request.truncate, self.max_model_len)?;
+        let truncation = Truncation::resolve(request.truncate, self.length)?;
         let text = self.render_chat(request)?;
         let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
-        encode_truncated(&self.tokenizer, &text, special, truncation)
-            .map(TokenIds::from)
-            .map_err(|error| PromptError::Encoder { why: error.to_string() })
+        encode_truncated(&self.tokenizer, &text, special, truncation).map(TokenIds::from)
     }
 
     /// The text that a chat becomes before it is encoded.
     pub fn render_chat(&self, request: &ChatRequest<'_>) -> Result<String, PromptError> {
         let templates = self.chat.as_ref().map_err(Clone::clone)?;
         chat::render(&self.chat_settings, |has_tools| templates.choose(has_tools), request)
+    }
+
+    /// The text that the template makes of messages which already have the form it takes: the engine's template library
+    /// alone, without what the engine does to a request before. For golden data and tools.
+    pub fn render_template(&self, input: &TemplateInput<'_>) -> Result<String, PromptError> {
+        let templates = self.chat.as_ref().map_err(Clone::clone)?;
+        chat::render_template(&self.chat_settings, |has_tools| templates.choose(has_tools), input)
     }
 
     /// The content format that the model's template asks for; `None` where chats cannot be rendered.

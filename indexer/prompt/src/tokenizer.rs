@@ -7,7 +7,7 @@ mod hugging_face;
 mod truncation;
 
 pub(crate) use hugging_face::HuggingFace;
-pub(crate) use truncation::{Truncation, encode_truncated};
+pub(crate) use truncation::{ModelLength, Truncation, encode_truncated};
 
 /// Token ids of one prompt, in the model's vocabulary, in prompt order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

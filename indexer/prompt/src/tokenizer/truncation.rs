@@ -6,53 +6,73 @@
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::PromptError;
 
+const FIELD: &str = "truncate_prompt_tokens";
+
+/// What is known of a model's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModelLength {
+    /// The engine's `--max-model-len`, in tokens.
+    pub max_model_len: Option<usize>,
+    /// Whether -1 leaves room for the request's output, whose budget is not known here.
+    pub fit_reserves_output: bool,
+}
+
 /// The request's `truncate_prompt_tokens`, resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truncation {
     None,
-    /// Keep the last n tokens.
+    /// Keep the last n tokens, n > 0.
     KeepLast(usize),
+    /// Keep as many as the model takes, but at least so many: a longer prompt may or may not be cut, depending on the
+    /// request's output budget.
+    Fit {
+        kept_in_any_case: usize,
+    },
 }
 
 // === impl Truncation ===
 
 impl Truncation {
-    /// `requested` as in the body. -1 means as much as the model takes, which depends on the output budget of the
-    /// request and on the engine's release; it is exact only as long as nothing has to be cut, which
-    /// [`apply`](Self::cut) cannot know without the model's length.
-    pub(crate) fn resolve(requested: Option<i64>, max_model_len: Option<usize>) -> Result<Self, PromptError> {
-        const FIELD: &str = "truncate_prompt_tokens";
-        match requested {
-            None => Ok(Truncation::None),
-            Some(-1) => match max_model_len {
-                // The engine keeps one token back for output where it generates at all.
-                Some(len) => Ok(Truncation::KeepLast(len.saturating_sub(1))),
-                None => Err(PromptError::unsupported(
-                    FIELD,
-                    "is -1, which needs the model's length; set max_model_len of the model",
-                )),
+    /// `requested` as in the body: the number of tokens to keep, -1 for as many as the model takes.
+    pub(crate) fn resolve(requested: Option<i64>, length: ModelLength) -> Result<Self, PromptError> {
+        match (requested, length.max_model_len) {
+            (None, _) => Ok(Truncation::None),
+            (Some(-1), None) => Err(PromptError::unsupported(
+                FIELD,
+                "is -1, which needs the model's length; set max_model_len of the model",
+            )),
+            (Some(-1), Some(_)) if length.fit_reserves_output => Err(PromptError::unsupported(
+                FIELD,
+                "is -1, which this engine release derives from max_tokens",
+            )),
+            // One token may be kept back for output.
+            (Some(-1), Some(limit)) => Ok(Truncation::Fit { kept_in_any_case: limit.saturating_sub(1) }),
+            (Some(requested), limit) => match usize::try_from(requested) {
+                Ok(0) => Err(PromptError::refused(format!("{FIELD} is 0, which leaves nothing"))),
+                Ok(keep) if limit.is_none_or(|limit| keep <= limit) => Ok(Truncation::KeepLast(keep)),
+                Ok(_) => Err(PromptError::refused(format!("{FIELD} is more than the model's length"))),
+                Err(_) => Err(PromptError::refused(format!("{FIELD} is {requested}, expected -1 or more"))),
             },
-            Some(n) => {
-                let n = usize::try_from(n)
-                    .map_err(|_| PromptError::refused(format!("{FIELD} is {n}, expected -1 or more")))?;
-                match max_model_len {
-                    Some(len) if n > len => Err(PromptError::refused(format!(
-                        "{FIELD} is {n}, more than the model's length of {len}"
-                    ))),
-                    _ => Ok(Truncation::KeepLast(n)),
-                }
-            }
         }
     }
 
     /// Cuts ids that carry no special tokens of the tokenizer's.
-    pub(crate) fn cut(self, mut ids: Vec<u32>) -> Vec<u32> {
-        if let Truncation::KeepLast(keep) = self {
-            let surplus = ids.len().saturating_sub(keep);
-            ids.drain(..surplus);
+    pub(crate) fn cut(self, mut ids: Vec<u32>) -> Result<Vec<u32>, PromptError> {
+        match self {
+            Truncation::None => {}
+            Truncation::KeepLast(keep) => keep_last(&mut ids, keep),
+            Truncation::Fit { kept_in_any_case } if ids.len() <= kept_in_any_case => {}
+            Truncation::Fit { .. } => {
+                return Err(PromptError::unsupported(FIELD, "is -1 and the prompt may have to be cut"));
+            }
         }
-        ids
+        Ok(ids)
     }
+}
+
+fn keep_last(ids: &mut Vec<u32>, keep: usize) {
+    let surplus = ids.len().saturating_sub(keep);
+    ids.drain(..surplus);
 }
 
 /// Encodes `text` and truncates it.
@@ -61,24 +81,20 @@ pub(crate) fn encode_truncated(
     text: &str,
     special: SpecialTokens,
     truncation: Truncation,
-) -> Result<Vec<u32>, EncodeError> {
-    let ids = encoder.encode(text, special)?;
-    let Truncation::KeepLast(keep) = truncation else { return Ok(ids) };
-    if ids.len() <= keep {
-        return Ok(ids);
+) -> Result<Vec<u32>, PromptError> {
+    let failed = |error: EncodeError| PromptError::Encoder { why: error.to_string() };
+    let ids = encoder.encode(text, special).map_err(failed)?;
+    match (special, truncation) {
+        (SpecialTokens::Add, Truncation::KeepLast(keep)) if ids.len() > keep => {
+            let mut bare = encoder.encode(text, SpecialTokens::Omit).map_err(failed)?;
+            let (prefix, suffix) = frame(&ids, &bare).ok_or_else(|| PromptError::Encoder {
+                why: "the special tokens stand inside the text, so it cannot be truncated".into(),
+            })?;
+            keep_last(&mut bare, keep.saturating_sub(prefix.len() + suffix.len()));
+            Ok([prefix, &bare, suffix].concat())
+        }
+        _ => truncation.cut(ids),
     }
-    if special == SpecialTokens::Omit {
-        return Ok(truncation.cut(ids));
-    }
-    let bare = encoder.encode(text, SpecialTokens::Omit)?;
-    let (prefix, suffix) = frame(&ids, &bare).ok_or_else(|| {
-        EncodeError("its special tokens stand inside the text, so it cannot be truncated".into())
-    })?;
-    let room = keep.saturating_sub(prefix.len() + suffix.len());
-    let mut kept = prefix.to_vec();
-    kept.extend(Truncation::KeepLast(room).cut(bare));
-    kept.extend_from_slice(suffix);
-    Ok(kept)
 }
 
 /// The special tokens before and after `bare` in `framed`: what the tokenizer's post-processor put there.
@@ -113,6 +129,9 @@ mod tests {
         }
     }
 
+    const UNKNOWN: ModelLength = ModelLength { max_model_len: None, fit_reserves_output: false };
+    const KNOWN: ModelLength = ModelLength { max_model_len: Some(2048), fit_reserves_output: false };
+
     fn truncated(suffix: bool, text: &str, special: SpecialTokens, keep: usize) -> Vec<u32> {
         encode_truncated(&Bytes { suffix }, text, special, Truncation::KeepLast(keep)).unwrap()
     }
@@ -125,7 +144,6 @@ mod tests {
         assert_eq!(truncated(true, "abc", SpecialTokens::Add, 3), [1, c, 2]);
         assert_eq!(truncated(true, "abc", SpecialTokens::Add, 5), [1, a, b, c, 2]);
         assert_eq!(truncated(true, "abc", SpecialTokens::Add, 99), [1, a, b, c, 2]);
-        assert_eq!(truncated(false, "abc", SpecialTokens::Omit, 0), [0u32; 0]);
     }
 
     #[test]
@@ -134,18 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn minus_one_needs_the_length_of_the_model() {
-        assert_eq!(Truncation::resolve(Some(-1), Some(2048)), Ok(Truncation::KeepLast(2047)));
-        let error = Truncation::resolve(Some(-1), None).unwrap_err();
+    fn minus_one_is_exact_only_where_nothing_can_be_cut() {
+        let fit = Truncation::resolve(Some(-1), KNOWN).unwrap();
+        assert_eq!(fit, Truncation::Fit { kept_in_any_case: 2047 });
+        assert_eq!(fit.cut(vec![7; 2047]), Ok(vec![7; 2047]));
+        assert_eq!(fit.cut(vec![7; 2048]).unwrap_err().reason(), "unsupported_field");
+        let error = Truncation::resolve(Some(-1), UNKNOWN).unwrap_err();
         assert_eq!(error.reason(), "unsupported_field");
         assert!(error.to_string().contains("max_model_len"), "{error}");
+        let old = ModelLength { fit_reserves_output: true, ..KNOWN };
+        assert_eq!(Truncation::resolve(Some(-1), old).unwrap_err().reason(), "unsupported_field");
     }
 
     #[test]
     fn counts_that_the_engine_refuses_are_refused() {
-        assert_eq!(Truncation::resolve(Some(-2), None).unwrap_err().reason(), "refused");
-        assert_eq!(Truncation::resolve(Some(2049), Some(2048)).unwrap_err().reason(), "refused");
-        assert_eq!(Truncation::resolve(Some(2048), Some(2048)), Ok(Truncation::KeepLast(2048)));
-        assert_eq!(Truncation::resolve(None, None), Ok(Truncation::None));
+        for (requested, length) in [(-2, UNKNOWN), (i64::MIN, UNKNOWN), (0, UNKNOWN), (2049, KNOWN)] {
+            assert_eq!(Truncation::resolve(Some(requested), length).unwrap_err().reason(), "bad_prompt");
+        }
+        assert_eq!(Truncation::resolve(Some(2048), KNOWN), Ok(Truncation::KeepLast(2048)));
+        assert_eq!(Truncation::resolve(None, UNKNOWN), Ok(Truncation::None));
     }
 }

@@ -1,0 +1,118 @@
+//! Compares our prompts with recorded ones, model by model, and prints counts.
+//!
+//! ```text
+//! golden DIR                       DIR/<model>/tokenizer.json(.gz), DIR/golden/<model>.jsonl
+//! golden --captures MODEL FILE VERSION    MODEL: a model's folder; FILE: requests.jsonl of an engine of that VERSION
+//! ```
+//!
+//! Exits with 1 where anything differs.
+
+#[path = "../tests/support/captures.rs"]
+mod captures;
+#[path = "../tests/support/golden.rs"]
+mod golden;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use flate2::read::GzDecoder;
+use warmpath_prompt::{ChatRenderer, ModelFiles, ModelPrompt};
+
+/// Faults shown per model.
+const SHOWN: usize = 10;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["--captures", model, file, version] => compare_captures(Path::new(model), Path::new(file), version),
+        [dir] => compare_golden(Path::new(dir)),
+        _ => Err("usage: golden DIR | golden --captures MODEL FILE VERSION".to_owned()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "golden: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True: everything is equal.
+fn compare_golden(root: &Path) -> Result<bool, String> {
+    let mut out = std::io::stdout();
+    let mut all_equal = true;
+    for path in sorted(&root.join("golden"))? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if path.extension().is_none_or(|end| end != "jsonl") || !root.join(&name).is_dir() {
+            continue;
+        }
+        let lines = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut files = golden::at_golden_time(ModelFiles::in_dir(unpacked(&root.join(&name))?), &lines);
+        files.chat_renderer = ChatRenderer::Jinja;
+        let model = ModelPrompt::load(&files).map_err(|error| error.to_string())?;
+        let report = golden::compare(&model, &lines);
+        let _ = writeln!(
+            out,
+            "{name}: {:?} {}/{} conversations ({} refused), {}/{} texts",
+            model.content_format(),
+            report.chats_equal,
+            report.chats,
+            report.refusals,
+            report.texts_equal,
+            report.texts
+        );
+        for fault in report.faults.iter().take(SHOWN) {
+            let _ = writeln!(out, "    {fault}");
+        }
+        all_equal &= report.faults.is_empty();
+    }
+    Ok(all_equal)
+}
+
+fn compare_captures(model: &Path, file: &Path, version: &str) -> Result<bool, String> {
+    let mut out = std::io::stdout();
+    let mut files = ModelFiles::in_dir(unpacked(model)?);
+    files.engine_version = version.parse().map_err(|error| format!("{error}"))?;
+    files.trust_request_template = true;
+    let model = ModelPrompt::load(&files).map_err(|error| error.to_string())?;
+    let lines = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let report = captures::compare(&model, &lines);
+    let _ = writeln!(
+        out,
+        "{version}: {}/{} prompts equal, {} requests, refused by the engine: {:?}",
+        report.equal, report.prompts, report.requests, report.refused
+    );
+    for (id, fault) in &report.faults {
+        let _ = writeln!(out, "    {id}: {fault}");
+    }
+    Ok(report.faults.is_empty())
+}
+
+/// A folder with the model's files as the library wants them: `dir` itself, or a copy with tokenizer.json unpacked.
+fn unpacked(dir: &Path) -> Result<PathBuf, String> {
+    let packed = dir.join("tokenizer.json.gz");
+    if !packed.exists() {
+        return Ok(dir.to_owned());
+    }
+    let unpack = || -> std::io::Result<PathBuf> {
+        let copy = std::env::temp_dir().join("warmpath-golden").join(dir.file_name().unwrap_or_default());
+        fs::create_dir_all(&copy)?;
+        let mut text = Vec::new();
+        GzDecoder::new(fs::File::open(&packed)?).read_to_end(&mut text)?;
+        fs::write(copy.join("tokenizer.json"), text)?;
+        fs::copy(dir.join("tokenizer_config.json"), copy.join("tokenizer_config.json"))?;
+        Ok(copy)
+    };
+    unpack().map_err(|error| format!("{}: {error}", packed.display()))
+}
+
+fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    Ok(paths)
+}

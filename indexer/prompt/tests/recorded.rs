@@ -1,0 +1,85 @@
+//! Our text and ids against recorded ones: golden data of the reference implementation, and requests served by real
+//! engines of three releases.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "support/captures.rs"]
+mod captures;
+#[path = "support/golden.rs"]
+mod golden;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use flate2::read::GzDecoder;
+use warmpath_prompt::{ModelFiles, ModelPrompt};
+
+/// The Qwen3 tokenizer of the workspace's fixtures, unpacked.
+static QWEN3: LazyLock<PathBuf> = LazyLock::new(|| {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tokenizers/qwen3");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qwen3");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("tokenizer.json"), unpack(&packed.join("tokenizer.json.gz"))).unwrap();
+    fs::copy(packed.join("tokenizer_config.json"), dir.join("tokenizer_config.json")).unwrap();
+    dir
+});
+
+fn unpack(path: &Path) -> String {
+    let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    text
+}
+
+fn fixture(name: &str) -> String {
+    unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
+}
+
+#[test]
+fn golden_conversations_and_texts_are_equal() {
+    let lines = fixture("golden/qwen3.jsonl.gz");
+    let model = ModelPrompt::load(&golden::at_golden_time(ModelFiles::in_dir(&*QWEN3), &lines)).unwrap();
+    let report = golden::compare(&model, &lines);
+    assert_eq!(report.faults, [""; 0]);
+    assert_eq!((report.chats, report.chats_equal), (67, 67));
+    assert_eq!((report.texts, report.texts_equal), (278, 278));
+    assert_eq!(report.refusals, 0);
+}
+
+/// Requests recorded from the release `recorded`, predicted with the rules of `assumed`. Returns those that differ.
+fn differing(recorded: &str, assumed: &str) -> Vec<String> {
+    let mut files = ModelFiles::in_dir(&*QWEN3);
+    files.engine_version = assumed.parse().unwrap();
+    files.trust_request_template = true;
+    let model = ModelPrompt::load(&files).unwrap();
+    let report = captures::compare(&model, &fixture(&format!("captures/vllm-{recorded}-qwen3.jsonl.gz")));
+    assert_eq!(report.refused, [""; 0]);
+    assert_eq!((report.requests, report.prompts), (54, 56));
+    assert_eq!(report.equal + report.faults.len(), report.prompts);
+    report.faults.into_iter().map(|(id, _)| id).collect()
+}
+
+// No exceptions: every completion and chat that was recorded is reproduced. The requests to other endpoints in the same
+// files (responses, messages) are not rendered by this crate.
+
+#[test]
+fn ids_of_engine_0_16_are_equal() {
+    assert_eq!(differing("0.16.0", "0.16.0"), [""; 0]);
+}
+
+#[test]
+fn ids_of_engine_0_23_are_equal() {
+    assert_eq!(differing("0.23.0", "0.23.0"), [""; 0]);
+}
+
+#[test]
+fn ids_of_engine_0_32_are_equal() {
+    assert_eq!(differing("0.32.0", "0.32.0"), [""; 0]);
+}
+
+#[test]
+fn rules_of_another_release_give_other_ids() {
+    assert_eq!(differing("0.16.0", "0.32.0"), ["chat-tools-extra-fields", "chat-developer"]);
+}

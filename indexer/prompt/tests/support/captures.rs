@@ -1,0 +1,102 @@
+//! Recorded requests of real servers with the token ids that were served, one JSON object per line. Read by the tests
+//! and by the `golden` example.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "wrong test data ends the comparison"
+)]
+
+use serde_json::Value as Json;
+use warmpath_prompt::{ChatRequest, ModelPrompt, PromptError, TokenIds, first_difference};
+
+/// What became of the recorded requests.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// Requests to completions and chat completions.
+    pub(crate) requests: usize,
+    /// Prompts whose ids were recorded.
+    pub(crate) prompts: usize,
+    pub(crate) equal: usize,
+    /// Requests that the server refused, so that there are no ids.
+    pub(crate) refused: Vec<String>,
+    /// `(request, what is wrong)`.
+    pub(crate) faults: Vec<(String, String)>,
+}
+
+pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
+    let mut report = Report::default();
+    for line in lines.lines() {
+        let record: Json = serde_json::from_str(line).unwrap();
+        let id = record["id"].as_str().unwrap().to_owned();
+        let body = &record["body"];
+        let ours = match record["path"].as_str().unwrap() {
+            "/v1/completions" => completion(model, body),
+            "/v1/chat/completions" => vec![chat(model, body)],
+            _ => continue,
+        };
+        report.requests += 1;
+        let Some(theirs) = record["prompt_token_ids"].as_array() else {
+            report.refused.push(id);
+            continue;
+        };
+        // One list per choice: `n` choices of each prompt, prompt by prompt.
+        let choices = theirs.len() / ours.len();
+        for (ours, theirs) in ours.into_iter().zip(theirs.iter().step_by(choices)) {
+            report.prompts += 1;
+            match equal_ids(ours, theirs) {
+                Ok(()) => report.equal += 1,
+                Err(fault) => report.faults.push((id.clone(), fault)),
+            }
+        }
+    }
+    report
+}
+
+fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<TokenIds, PromptError>> {
+    let truncate = body["truncate_prompt_tokens"].as_i64();
+    let text = |text: &str| model.completion(text, body["add_special_tokens"].as_bool(), truncate);
+    let ids = |ids: &Json| model.tokens(serde_json::from_value(ids.clone()).unwrap(), truncate);
+    match &body["prompt"] {
+        Json::String(prompt) => vec![text(prompt)],
+        Json::Array(list) if list[0].is_number() => vec![ids(&body["prompt"])],
+        Json::Array(list) => list
+            .iter()
+            .map(|prompt| match prompt {
+                Json::String(prompt) => text(prompt),
+                _ => ids(prompt),
+            })
+            .collect(),
+        other => panic!("prompt is {other}"),
+    }
+}
+
+fn chat(model: &ModelPrompt, body: &Json) -> Result<TokenIds, PromptError> {
+    let field = |name: &str| {
+        body.get(name).filter(|value| !value.is_null()).map(|value| value.to_string().into_bytes())
+    };
+    let messages = field("messages").unwrap();
+    let (tools, documents) = (field("tools"), field("documents"));
+    let (kwargs, tool_choice) = (field("chat_template_kwargs"), field("tool_choice"));
+    model.chat(&ChatRequest {
+        messages: &messages,
+        tools: tools.as_deref(),
+        documents: documents.as_deref(),
+        template_kwargs: kwargs.as_deref(),
+        chat_template: body["chat_template"].as_str(),
+        add_generation_prompt: body["add_generation_prompt"].as_bool(),
+        continue_final_message: body["continue_final_message"].as_bool(),
+        reasoning_effort: body["reasoning_effort"].as_str(),
+        tool_choice: tool_choice.as_deref(),
+        add_special_tokens: body["add_special_tokens"].as_bool(),
+        truncate: body["truncate_prompt_tokens"].as_i64(),
+        has_media: false,
+    })
+}
+
+fn equal_ids(ours: Result<TokenIds, PromptError>, theirs: &Json) -> Result<(), String> {
+    let ours = ours.map_err(|error| format!("{}: {error}", error.reason()))?;
+    let theirs: Vec<u32> = serde_json::from_value(theirs.clone()).unwrap();
+    first_difference(ours.as_slice(), &theirs).map_or(Ok(()), |difference| Err(difference.to_string()))
+}
