@@ -1,78 +1,55 @@
-//! The plugin configuration: JSON as written ([`Raw`]) → [`Config`] as used, or every error in it at once.
+//! The plugin configuration: JSON as written ([`raw::Raw`]) → [`Config`] as used, or every error in it at once.
 
 mod checked;
+mod raw;
 
-pub use checked::{Config, ConfigError, Problem};
+use std::fmt;
 
-use serde::Deserialize;
+pub use checked::Config;
 
-use crate::limits::{
-    BODY_BYTES_DEFAULT, LOAD_FACTOR_DEFAULT, REPORT_INTERVAL_MS_DEFAULT, TIMEOUT_MS_DEFAULT,
-};
-
-/// The configuration as written. Unknown members are refused: a misspelt one would silently keep its default.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Raw {
-    /// Where the indexer is.
-    pub indexer: RawIndexer,
-    /// Largest body that is looked at, in bytes.
-    pub max_body_bytes: u64,
-    /// Tell the client how its request was routed, in `x-warmpath-*` response headers.
-    pub response_header: bool,
-    /// Name of the ranking policy; empty: the indexer's.
-    pub policy: String,
-    /// Pause between batches of reports, in milliseconds.
-    pub report_interval_ms: u64,
-    /// What happens while no indexer answers.
-    pub fallback: RawFallback,
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, for example `indexer.timeout_ms`.
+    pub field: String,
+    /// What stands there.
+    pub value: String,
+    /// What should.
+    pub remedy: String,
 }
 
-/// Where the indexer is.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawIndexer {
-    /// Name of the proxy's cluster of indexers; it must speak HTTP/2.
-    pub cluster: String,
-    /// `:authority` of the calls.
-    pub authority: String,
-    /// How long a request waits for the answer, in milliseconds.
-    pub timeout_ms: u64,
-}
-
-/// What happens while no indexer answers.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawFallback {
-    /// No endpoint gets more than this many times the mean of the requests in flight.
-    pub load_factor: f64,
-}
-
-impl Default for Raw {
-    fn default() -> Self {
-        Self {
-            indexer: RawIndexer::default(),
-            max_body_bytes: BODY_BYTES_DEFAULT as u64,
-            response_header: false,
-            policy: String::new(),
-            report_interval_ms: REPORT_INTERVAL_MS_DEFAULT,
-            fallback: RawFallback::default(),
-        }
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}: {}", self.field, self.value, self.remedy)
     }
 }
 
-impl Default for RawIndexer {
-    fn default() -> Self {
-        Self {
-            cluster: "indexer".to_owned(),
-            authority: "indexer".to_owned(),
-            timeout_ms: TIMEOUT_MS_DEFAULT,
-        }
+/// Why a configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No JSON.
+    #[error("plugin configuration is no JSON: {0}; see filter/README.md")]
+    NotJson(String),
+    /// Values that cannot be.
+    #[error("plugin configuration has {} mistake(s): {}; see filter/README.md", .0.len(), list(.0))]
+    Invalid(Vec<Problem>),
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Config {
+    /// Reads a plugin configuration. An empty one is the default.
+    pub fn read(json: &[u8]) -> Result<Self, ConfigError> {
+        let json = if json.iter().all(u8::is_ascii_whitespace) { b"{}" } else { json };
+        let value = serde_json::from_slice(json).map_err(|e| ConfigError::NotJson(e.to_string()))?;
+        let mut problems = Vec::new();
+        let raw = raw::read(value, &mut problems);
+        let config = Self::check(&raw, &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid(problems)) }
     }
 }
 
-impl Default for RawFallback {
-    fn default() -> Self {
-        Self { load_factor: LOAD_FACTOR_DEFAULT }
-    }
-}
+#[cfg(test)]
+mod tests;
