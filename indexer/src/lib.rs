@@ -1,1 +1,28 @@
+//! The indexer: knows which endpoint holds which prefix and how busy each is, and ranks endpoints for every request.
+//!
+//! ```text
+//!             Score ─▶ rpc ─▶ decide ─▶ ranking         (hot path)
+//!            Report ─▶ rpc ─▶ report ─▶ books           (reservations: ledger)
+//!        KV events ─▶ ingest ─▶ index                   (warmpath-kv)
+//! DNS, /metrics ────▶ fleet ─▶ view, ingest, books      (which endpoints exist, how busy they say they are)
+//!   other indexers ◀▶ peers ◀▶ books
+//! ```
+//!
+//! [`app`] wires the parts and is the only one that knows them all.
 
+pub mod admin;
+pub mod app;
+pub mod books;
+pub mod clock;
+pub mod config;
+pub mod decide;
+pub mod fleet;
+pub mod housekeeping;
+pub mod ingest;
+pub mod ledger;
+pub mod lifecycle;
+pub mod logs;
+pub mod peers;
+pub mod report;
+pub mod rpc;
+pub mod warmup;

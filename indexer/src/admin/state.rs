@@ -1,0 +1,159 @@
+//! `/state`: what the indexer knows, as JSON for people.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use warmpath_kv::{Index, StreamId};
+
+use crate::books::Books;
+use crate::clock::Clock;
+use crate::fleet::{Endpoint, Rank, View};
+use crate::ingest::{Ingest, StreamStatus};
+use crate::lifecycle::Readiness;
+
+/// Where the state is read from.
+pub struct StateSource {
+    pub view: Arc<View>,
+    pub books: Arc<Mutex<Books>>,
+    pub index: Arc<RwLock<Index>>,
+    pub ingest: Arc<Ingest>,
+    pub readiness: Readiness,
+    pub clock: Clock,
+    pub models: Arc<[String]>,
+}
+
+/// The whole state at one moment (each part at its own, close together).
+#[derive(Debug, Serialize)]
+pub struct State {
+    /// Upper half of this indexer's decision ids, in hexadecimal.
+    indexer_id: String,
+    uptime_ms: u64,
+    pending: Vec<String>,
+    endpoints_version: String,
+    endpoints: Vec<EndpointState>,
+    reservations: usize,
+    index: IndexState,
+}
+
+#[derive(Debug, Serialize)]
+struct EndpointState {
+    endpoint: String,
+    model: String,
+    health: &'static str,
+    ranks: Vec<RankState>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankState {
+    rank: usize,
+    stream_id: u32,
+    /// Reserved here and by peers.
+    queued_tokens: u64,
+    active_sequences: u64,
+    /// What its engine last said.
+    engine: Option<EngineState>,
+    /// Its events; none are configured where this is null.
+    stream: Option<StreamState>,
+}
+
+#[derive(Debug, Serialize)]
+struct EngineState {
+    age_ms: u64,
+    running: u64,
+    waiting: u64,
+    kv_usage: f64,
+    foreign_sequences: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamState {
+    trust: &'static str,
+    reason: &'static str,
+    connected: bool,
+    last_seq: Option<u64>,
+    batches: u64,
+    events: u64,
+    blocks: usize,
+    block_size: Option<u32>,
+    last_batch_age_ms: Option<u64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct IndexState {
+    blocks: usize,
+    references: usize,
+    streams: usize,
+    speculative_blocks: usize,
+}
+
+// === impl StateSource ===
+
+impl StateSource {
+    pub fn read(&self) -> State {
+        let fleet = self.view.current();
+        let streams: HashMap<StreamId, StreamStatus> =
+            self.ingest.status().into_iter().map(|status| (status.id, status)).collect();
+        let index = self.index.read().stats();
+        let (indexer_id, reservations) = {
+            let books = self.books.lock();
+            (books.own().get(), books.ledger().len())
+        };
+        State {
+            indexer_id: format!("{indexer_id:08x}"),
+            uptime_ms: self.clock.now().0,
+            pending: self.readiness.pending(),
+            endpoints_version: format!("{:016x}", fleet.version),
+            endpoints: fleet.endpoints.iter().map(|endpoint| self.endpoint(endpoint, &streams)).collect(),
+            reservations,
+            index: IndexState {
+                blocks: index.blocks,
+                references: index.references,
+                streams: index.streams,
+                speculative_blocks: index.speculative_blocks,
+            },
+        }
+    }
+
+    fn endpoint(&self, endpoint: &Endpoint, streams: &HashMap<StreamId, StreamStatus>) -> EndpointState {
+        let ranks = endpoint.ranks.iter().enumerate();
+        EndpointState {
+            endpoint: endpoint.name.to_string(),
+            model: self.models.get(endpoint.spec.model.0).cloned().unwrap_or_default(),
+            health: endpoint.health.name(),
+            ranks: ranks.map(|(number, rank)| self.rank(number, rank, streams.get(&rank.place))).collect(),
+        }
+    }
+
+    fn rank(&self, number: usize, rank: &Rank, stream: Option<&StreamStatus>) -> RankState {
+        let load = self.books.lock().ledger().load(rank.place);
+        let now = self.clock.now();
+        RankState {
+            rank: number,
+            stream_id: rank.place.0,
+            queued_tokens: load.queued_tokens,
+            active_sequences: load.sequences,
+            engine: rank.gauge.last().map(|sample| EngineState {
+                age_ms: now.since(sample.at),
+                running: sample.running,
+                waiting: sample.waiting,
+                kv_usage: sample.kv_usage,
+                foreign_sequences: sample.foreign_sequences,
+            }),
+            stream: stream.map(|stream| StreamState {
+                trust: stream.trust.name(),
+                reason: stream.trust.reason(),
+                connected: stream.is_connected,
+                last_seq: stream.last_seq,
+                batches: stream.read.batches,
+                events: stream.read.events,
+                blocks: stream.blocks,
+                block_size: stream.block_size,
+                last_batch_age_ms: stream.last_batch_at.map(|at| now.since(at)),
+                error: stream.error.clone(),
+            }),
+        }
+    }
+}

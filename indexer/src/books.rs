@@ -1,0 +1,285 @@
+//! The ledger as the program shares it: one owner of the reservations and of the list of changes that peers are told.
+//!
+//! In: decisions and reports of our own, and changes that peers tell. Out: loads for ranking, and [`Change`]s for peers
+//! in the order in which they happened. It lives behind one mutex, which makes a pick and its reservation one step;
+//! the mutex is never held across an await.
+//!
+//! Who tells whom: an indexer tells what happens to decisions it made, and what is reported to it of decisions others
+//! made. The maker of a decision repeats what it learns from others, so that its own stream is complete and in order;
+//! nobody else repeats anything, so nothing goes in circles.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use warmpath_kv::{Millis, StreamId};
+
+use crate::fleet::Snapshot;
+use crate::ledger::{DecisionId, Entry, Event, Forecast, Ledger, Phase, Reservation, ReserveError};
+
+#[cfg(test)]
+mod tests;
+
+/// Changes that wait for the next batch to peers; when more come, followers start again from a snapshot.
+const PENDING_MAX: usize = 1 << 16;
+
+/// Names an indexer in the fleet: random, never 0. It is the upper half of the ids of its decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IndexerId(u32);
+
+/// Makes decision ids.
+#[derive(Debug)]
+pub struct DecisionIds {
+    owner: IndexerId,
+    next: AtomicU32,
+}
+
+/// What peers are told of one decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub id: DecisionId,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Reserved, or moved to another endpoint.
+    Reserved(Placed),
+    Started,
+    Released,
+    Renewed,
+}
+
+/// A reservation by the names that all indexers share; places are ours alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub endpoint: Arc<str>,
+    pub rank: u32,
+    pub queued_tokens: u64,
+    pub sequences: u32,
+    pub lease_ms: u64,
+}
+
+/// Reservations and what peers have still to be told of them.
+#[derive(Debug)]
+pub struct Books {
+    own: IndexerId,
+    ledger: Ledger,
+    pending: Pending,
+}
+
+/// What the next batch to peers holds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pending {
+    Changes(Vec<Change>),
+    /// More than [`PENDING_MAX`]: followers have to start again.
+    Overflown,
+}
+
+/// What became of a change that a peer told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerChange {
+    Applied,
+    /// Its endpoint is not one of ours (yet).
+    UnknownEndpoint,
+    /// Its decision is over, or was never told.
+    UnknownDecision,
+    /// The ledger is full.
+    Refused,
+}
+
+// === impl IndexerId ===
+
+impl IndexerId {
+    /// None: 0, which names nobody.
+    pub fn new(id: u32) -> Option<Self> {
+        (id != 0).then_some(Self(id))
+    }
+
+    pub fn random() -> Self {
+        Self(rand::random_range(1..=u32::MAX))
+    }
+
+    /// Who made this decision.
+    pub fn of(decision: DecisionId) -> Option<Self> {
+        Self::new(u32::try_from(decision.0 >> 32).unwrap_or_default())
+    }
+
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+// === impl DecisionIds ===
+
+impl DecisionIds {
+    pub fn new(owner: IndexerId) -> Self {
+        Self { owner, next: AtomicU32::new(0) }
+    }
+
+    /// A fresh id. The lower half wraps around after 2^32 decisions, long after their leases.
+    pub fn next(&self) -> DecisionId {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        DecisionId(u64::from(self.owner.0) << 32 | u64::from(number))
+    }
+}
+
+// === impl Books ===
+
+impl Books {
+    pub fn new(own: IndexerId, capacity: usize) -> Self {
+        Self { own, ledger: Ledger::new(capacity), pending: Pending::Changes(Vec::new()) }
+    }
+
+    pub fn own(&self) -> IndexerId {
+        self.own
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Takes the reservation of a decision made here.
+    pub fn reserve(
+        &mut self,
+        id: DecisionId,
+        place: StreamId,
+        placed: Placed,
+        forecast: Forecast,
+        now: Millis,
+    ) -> Result<(), ReserveError> {
+        self.ledger.reserve(id, placed.at(place), Some(forecast), now)?;
+        self.tell(Change { id, what: What::Reserved(placed) });
+        Ok(())
+    }
+
+    /// Applies what was reported here. The entry as it is afterwards; None: no such reservation.
+    pub fn report(
+        &mut self,
+        id: DecisionId,
+        event: Event,
+        snapshot: &Snapshot,
+        now: Millis,
+    ) -> Option<Entry> {
+        let before = self.ledger.get(id).map(|entry| entry.phase);
+        let after = self.ledger.apply(id, event, now);
+        let what = match (event, &after) {
+            (Event::Started, Some(_)) if before == Some(Phase::Running) => None,
+            (Event::Started, Some(_)) => Some(What::Started),
+            (Event::Renewed, Some(_)) => Some(What::Renewed),
+            (Event::Moved(_), Some(entry)) => placed(&entry.reservation, snapshot).map(What::Reserved),
+            // The end of a decision that is not known here may still be known to its maker.
+            (Event::Released, None) => (IndexerId::of(id) != Some(self.own)).then_some(What::Released),
+            (Event::Released, Some(_)) => Some(What::Released),
+            (Event::Expired | Event::PlaceGone, _) | (_, None) => None,
+        };
+        if let Some(what) = what {
+            self.tell(Change { id, what });
+        }
+        after
+    }
+
+    /// Applies what the peer `sender` told.
+    pub fn hear(
+        &mut self,
+        sender: IndexerId,
+        change: Change,
+        snapshot: &Snapshot,
+        now: Millis,
+    ) -> PeerChange {
+        let known = self.ledger.get(change.id).is_some();
+        let maker = IndexerId::of(change.id);
+        // Only its maker brings a decision into being: what is over here must not come back.
+        let begins = maker == Some(sender) && matches!(change.what, What::Reserved(_));
+        if !known && !begins {
+            return PeerChange::UnknownDecision;
+        }
+        let heard = match &change.what {
+            What::Reserved(placed) => {
+                let Some(place) = place_of(placed, snapshot) else { return PeerChange::UnknownEndpoint };
+                self.ledger.reserve(change.id, placed.at(place), None, now).is_ok()
+            }
+            What::Started => self.ledger.apply(change.id, Event::Started, now).is_some(),
+            What::Renewed => self.ledger.apply(change.id, Event::Renewed, now).is_some(),
+            What::Released => self.ledger.apply(change.id, Event::Released, now).is_some(),
+        };
+        if !heard {
+            return PeerChange::Refused;
+        }
+        if maker == Some(self.own) {
+            self.tell(change);
+        }
+        PeerChange::Applied
+    }
+
+    /// Ends every reservation of `sender` that its snapshot does not name.
+    pub fn keep_only(&mut self, sender: IndexerId, named: &HashSet<DecisionId>, now: Millis) {
+        self.ledger.retain(|id| IndexerId::of(id) != Some(sender) || named.contains(&id), now);
+    }
+
+    /// Ends reservations whose lease is over, and says how many.
+    pub fn expire(&mut self, now: Millis) -> usize {
+        self.ledger.expire(now)
+    }
+
+    /// Ends reservations on a place that is gone. Peers see for themselves that it is gone.
+    pub fn remove_place(&mut self, place: StreamId, now: Millis) -> usize {
+        self.ledger.remove_place(place, now)
+    }
+
+    /// Every live decision made here, as changes that build it anew.
+    pub fn snapshot(&self, fleet: &Snapshot) -> Vec<Change> {
+        let own = self.ledger.entries().filter(|(id, _)| IndexerId::of(*id) == Some(self.own));
+        own.flat_map(|(id, entry)| {
+            let reserved =
+                placed(&entry.reservation, fleet).map(|placed| Change { id, what: What::Reserved(placed) });
+            let started = (entry.phase == Phase::Running && reserved.is_some())
+                .then_some(Change { id, what: What::Started });
+            reserved.into_iter().chain(started)
+        })
+        .collect()
+    }
+
+    /// What peers have to be told since the last call.
+    pub fn take_pending(&mut self) -> Pending {
+        std::mem::replace(&mut self.pending, Pending::Changes(Vec::new()))
+    }
+
+    fn tell(&mut self, change: Change) {
+        match &mut self.pending {
+            Pending::Changes(changes) if changes.len() < PENDING_MAX => changes.push(change),
+            Pending::Changes(_) => self.pending = Pending::Overflown,
+            Pending::Overflown => {}
+        }
+    }
+}
+
+// === impl Placed ===
+
+impl Placed {
+    fn at(&self, place: StreamId) -> Reservation {
+        Reservation {
+            place,
+            queued_tokens: self.queued_tokens,
+            sequences: self.sequences,
+            lease_ms: self.lease_ms,
+        }
+    }
+}
+
+/// The shared name of a reservation's place. None: the place is gone.
+fn placed(reservation: &Reservation, snapshot: &Snapshot) -> Option<Placed> {
+    let (endpoint, rank) = snapshot.by_place(reservation.place)?;
+    Some(Placed {
+        endpoint: endpoint.name.clone(),
+        rank,
+        queued_tokens: reservation.queued_tokens,
+        sequences: reservation.sequences,
+        lease_ms: reservation.lease_ms,
+    })
+}
+
+fn place_of(placed: &Placed, snapshot: &Snapshot) -> Option<StreamId> {
+    let endpoint = snapshot.by_name(&placed.endpoint)?;
+    endpoint.ranks.get(usize::try_from(placed.rank).ok()?).map(|rank| rank.place)
+}

@@ -1,0 +1,215 @@
+//! The configuration file: YAML text → [`Config`], whose fields cannot be wrong.
+//!
+//! In: the bytes of the file. Out: a checked [`Config`], or *every* mistake in it at once, each with the path of its
+//! key, the value found and the remedy. Nothing else in the program reads a file name, an environment variable or a
+//! default.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+use warmpath_core::rank::Policy;
+
+mod address;
+mod check;
+pub mod defaults;
+mod fields;
+#[cfg(test)]
+mod tests;
+
+pub use address::{HostPort, StreamAddress};
+pub use fields::Problem;
+
+/// The whole configuration, checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    pub listen: Listen,
+    pub policy: PolicyConfig,
+    pub models: Vec<ModelConfig>,
+    pub endpoints: Endpoints,
+    pub scrape: Scrape,
+    pub leases: Leases,
+    /// Other indexers, `host:port` of their gRPC listeners.
+    pub peers: Vec<HostPort>,
+    pub limits: Limits,
+    pub lifecycle: Lifecycle,
+    pub log: Log,
+}
+
+/// Where the program listens. Port 0 asks the system for a free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Listen {
+    /// `Scorer` (for the filter) and `Peer` (for other indexers).
+    pub grpc: SocketAddr,
+    /// Metrics, health and state. Apart, so that a slow scrape never stands in the way of a request.
+    pub admin: SocketAddr,
+}
+
+/// How endpoints are ranked, unless a request names another policy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PolicyConfig {
+    pub name: &'static str,
+    /// λ, used by the cost policy.
+    pub lambda: f64,
+    /// μ in tokens, used by the cost policy.
+    pub mu_tokens: f64,
+}
+
+/// One base model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelConfig {
+    /// The base model's name, as the engines serve it; part of every block key.
+    pub name: String,
+    /// Further names in requests that mean this model.
+    pub aliases: Vec<String>,
+    /// Folder with `tokenizer.json`, `tokenizer_config.json` and the chat template. None: only prompts given as token
+    /// ids are scored.
+    pub tokenizer_dir: Option<PathBuf>,
+    /// A chat template in place of the model's own.
+    pub chat_template: Option<PathBuf>,
+    /// The engine's version, for details of rendering that changed over time.
+    pub engine_version: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Endpoints {
+    #[serde(rename = "static")]
+    pub fixed: Vec<StaticEndpoint>,
+    pub dns: Vec<DnsEndpoints>,
+}
+
+/// An endpoint that is always there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StaticEndpoint {
+    pub address: SocketAddr,
+    /// KV events of rank 0; rank r is r ports higher. None: ranked by load only.
+    pub events: Option<StreamAddress>,
+    /// Replay of rank 0; rank r is r ports higher.
+    pub replay: Option<StreamAddress>,
+    /// Data-parallel ranks behind the address, at least 1.
+    pub ranks: u32,
+    /// Name of one of the models.
+    pub model: String,
+}
+
+/// Endpoints behind a DNS name, one per address it resolves to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DnsEndpoints {
+    pub name: String,
+    pub port: u16,
+    pub events_port: Option<u16>,
+    pub replay_port: Option<u16>,
+    pub ranks: u32,
+    pub model: String,
+    pub refresh_ms: u64,
+}
+
+/// Reading the engines' own metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Scrape {
+    pub interval_ms: u64,
+    pub timeout_ms: u64,
+    /// Refused connections in a row after which an endpoint is not chosen until it answers again.
+    pub failures_to_avoid: u32,
+}
+
+/// How long things count without a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Leases {
+    pub reservation_ms: u64,
+    pub speculative_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Largest gRPC message, in bytes; above the filter's `max_body_bytes`.
+    pub max_message_bytes: usize,
+    /// Prompts tokenized at the same time.
+    pub tokenizer_threads: usize,
+    /// Prompts that may wait for that.
+    pub tokenizer_queue: usize,
+    /// Reservations held at the same time.
+    pub reservations: usize,
+    /// Blocks in the index.
+    pub index_blocks: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Lifecycle {
+    /// After this long the program is ready even if some event stream has not been read up.
+    pub warmup_ms: u64,
+    /// How long requests in flight may take to finish after SIGTERM.
+    pub drain_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Log {
+    pub format: LogFormat,
+    /// A `tracing` filter, such as `info` or `info,warmpath_indexer::peers=debug`.
+    pub level: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Json,
+    Text,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("not YAML: {0}")]
+    Syntax(#[from] serde_yaml_ng::Error),
+    #[error("{} in the configuration:\n{}", count(problems.len()), lines(problems))]
+    Invalid { problems: Vec<Problem> },
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text)
+    }
+
+    /// Checks the text of a configuration file.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        check::config(serde_yaml_ng::from_str(text)?)
+    }
+
+    /// The effective configuration, defaults filled in, as YAML.
+    pub fn to_yaml(&self) -> Result<String, ConfigError> {
+        Ok(serde_yaml_ng::to_string(self)?)
+    }
+}
+
+// === impl PolicyConfig ===
+
+impl PolicyConfig {
+    /// The policy to rank with.
+    pub fn policy(&self) -> Policy {
+        self.named(self.name).unwrap_or(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens })
+    }
+
+    /// Another policy by its name, with the configured parameters.
+    pub fn named(&self, name: &str) -> Option<Policy> {
+        match Policy::by_name(name)? {
+            Policy::Cost { .. } => Some(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens }),
+            other => Some(other),
+        }
+    }
+}
+
+fn count(problems: usize) -> String {
+    if problems == 1 { "1 mistake".to_owned() } else { format!("{problems} mistakes") }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,90 @@
+//! Addresses as they are written in the configuration.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// A host name or IP address (IPv6 in brackets) with a port above 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    host: String,
+    port: u16,
+}
+
+/// `tcp://host:port` of a ZeroMQ socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAddress(HostPort);
+
+/// Text that is not an address of the wanted form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnAddress;
+
+// === impl HostPort ===
+
+impl HostPort {
+    /// `host` as it is written in an address: IPv6 in brackets.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        let (host, port) = text.rsplit_once(':').ok_or(NotAnAddress)?;
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        let plain = !host.contains([':', '/', '[', ']', ' ']) && !host.is_empty();
+        match port.parse() {
+            Ok(port) if port > 0 && (bracketed || plain) => Ok(Self::new(host, port)),
+            _ => Err(NotAnAddress),
+        }
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Serialize for HostPort {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+// === impl StreamAddress ===
+
+impl StreamAddress {
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self(HostPort::new(host, port))
+    }
+
+    /// The address of data-parallel rank `rank`, whose port is that much higher. None: there is no such port.
+    pub fn of_rank(&self, rank: u32) -> Option<Self> {
+        let port = u32::from(self.0.port).checked_add(rank)?;
+        Some(Self(HostPort::new(self.0.host.clone(), u16::try_from(port).ok()?)))
+    }
+}
+
+impl FromStr for StreamAddress {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        text.strip_prefix("tcp://").ok_or(NotAnAddress)?.parse().map(Self)
+    }
+}
+
+impl fmt::Display for StreamAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tcp://{}", self.0)
+    }
+}
+
+impl Serialize for StreamAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

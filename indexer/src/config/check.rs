@@ -1,0 +1,320 @@
+//! Section by section: YAML value → checked configuration.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::thread::available_parallelism;
+
+use serde_yaml_ng::Value;
+use warmpath_core::rank::{LAMBDA_DEFAULT, MU_DEFAULT, Policy};
+
+use super::fields::{Fields, Problems, text_of};
+use super::*;
+
+/// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
+const DURATION_MS: (u64, u64) = (10, 86_400_000);
+/// Data-parallel ranks behind one address: more than any engine runs.
+const RANKS: (u64, u64) = (1, 1024);
+/// Endpoints in a set, as the filter takes them.
+const ENDPOINTS_MAX: usize = 4096;
+
+/// Checks the whole file.
+pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
+    let mut problems = Problems::default();
+    let p = &mut problems;
+    let mut root = Fields::of("", value, p);
+    let models = models(root.list("models", p), p);
+    let config = Config {
+        listen: listen(root.mapping("listen", p), p),
+        policy: policy(root.mapping("policy", p), p),
+        endpoints: endpoints(root.mapping("endpoints", p), &models, p),
+        models,
+        scrape: scrape(root.mapping("scrape", p), p),
+        leases: leases(root.mapping("leases", p), p),
+        peers: peers(root.list("peers", p), p),
+        limits: limits(root.mapping("limits", p), p),
+        lifecycle: lifecycle(root.mapping("lifecycle", p), p),
+        log: log(root.mapping("log", p), p),
+    };
+    root.finish(p);
+    problems.into_result(config).map_err(|problems| ConfigError::Invalid { problems })
+}
+
+fn listen(mut fields: Fields, p: &mut Problems) -> Listen {
+    let mut address = |key, default: &str| {
+        fields
+            .parsed(key, "expected ip:port, such as \"127.0.0.1:50051\" or \"[::]:50051\"", p)
+            .or_else(|| default.parse().ok())
+            .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)))
+    };
+    let listen = Listen { grpc: address("grpc", defaults::GRPC), admin: address("admin", defaults::ADMIN) };
+    if listen.grpc == listen.admin && listen.grpc.port() != 0 {
+        let path = fields.path_of("admin");
+        p.note(
+            &path,
+            Some(&Value::String(listen.admin.to_string())),
+            "the same as grpc; choose another port",
+        );
+    }
+    fields.finish(p);
+    listen
+}
+
+fn policy(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
+    let name = match fields.text("name", p) {
+        None => Some(defaults::POLICY),
+        Some(name) => {
+            let known = Policy::NAMES.into_iter().find(|known| *known == name);
+            if known.is_none() {
+                let remedy = format!("expected one of {}", Policy::NAMES.join(", "));
+                p.note(&fields.path_of("name"), Some(&Value::String(name)), remedy);
+            }
+            known
+        }
+    };
+    let policy = PolicyConfig {
+        name: name.unwrap_or(defaults::POLICY),
+        lambda: fields.weight("lambda", LAMBDA_DEFAULT, p),
+        mu_tokens: fields.weight("mu_tokens", MU_DEFAULT, p),
+    };
+    fields.finish(p);
+    policy
+}
+
+fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
+    let mut names = HashSet::new();
+    items
+        .into_iter()
+        .map(|(path, item)| {
+            let mut fields = Fields::of(path, item, p);
+            let name =
+                fields.required_text("name", "write the base model's name, as the engines serve it", p);
+            let aliases: Vec<String> = fields
+                .list("aliases", p)
+                .into_iter()
+                .filter_map(|(path, alias)| text_of(&path, alias, p))
+                .collect();
+            for taken in std::iter::once(&name).chain(&aliases).filter(|n| !n.is_empty()) {
+                if !names.insert(taken.clone()) {
+                    let remedy = "a name or alias used before; every name means one model";
+                    p.note(&fields.path_of("name"), Some(&Value::String(taken.clone())), remedy);
+                }
+            }
+            let model = ModelConfig {
+                name,
+                aliases,
+                tokenizer_dir: fields.text("tokenizer_dir", p).map(PathBuf::from),
+                chat_template: fields.text("chat_template", p).map(PathBuf::from),
+                engine_version: fields.text("engine_version", p),
+            };
+            fields.finish(p);
+            model
+        })
+        .collect()
+}
+
+fn endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Endpoints {
+    let mut addresses = HashSet::new();
+    let fixed_items = fields.list("static", p);
+    if fixed_items.len() > ENDPOINTS_MAX {
+        let path = fields.path_of("static");
+        let found = Value::from(fixed_items.len());
+        p.note(&path, Some(&found), format!("at most {ENDPOINTS_MAX} endpoints are supported"));
+    }
+    let fixed = fixed_items
+        .into_iter()
+        .filter_map(|(path, item)| {
+            let endpoint = static_endpoint(Fields::of(path.clone(), item, p), models, p)?;
+            if !addresses.insert(endpoint.address) {
+                let found = Value::String(endpoint.address.to_string());
+                p.note(&format!("{path}.address"), Some(&found), "listed before; every endpoint once");
+            }
+            Some(endpoint)
+        })
+        .collect();
+    let dns = fields
+        .list("dns", p)
+        .into_iter()
+        .filter_map(|(path, item)| dns_endpoints(Fields::of(path, item, p), models, p))
+        .collect();
+    fields.finish(p);
+    Endpoints { fixed, dns }
+}
+
+fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<StaticEndpoint> {
+    let address_text =
+        fields.required_text("address", "write the engine's ip:port, as in the proxy's cluster", p);
+    let address: Option<SocketAddr> = address_text.parse().ok();
+    if address.is_none() && !address_text.is_empty() {
+        let remedy = "expected ip:port, as in the proxy's cluster; for a host name use endpoints.dns";
+        p.note(&fields.path_of("address"), Some(&Value::String(address_text)), remedy);
+    }
+    let ranks = ranks(&mut fields, p);
+    let events = rank_address(&mut fields, "events", ranks, p);
+    let replay = rank_address(&mut fields, "replay", ranks, p);
+    if let (None, Some(replay)) = (&events, &replay) {
+        let found = Value::String(replay.to_string());
+        p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
+    }
+    let model = model_name(&mut fields, models, p);
+    fields.finish(p);
+    Some(StaticEndpoint { address: address?, events, replay, ranks, model })
+}
+
+fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
+    let name = fields.required_text("name", "write the DNS name that resolves to every replica", p);
+    let port = fields.port("port", p);
+    if port.is_none() {
+        p.note(&fields.path_of("port"), None, "write the port of the engines' HTTP listener");
+    }
+    let ranks = ranks(&mut fields, p);
+    let events_port = fields.port("events_port", p);
+    let replay_port = fields.port("replay_port", p);
+    for (key, port) in [("events_port", events_port), ("replay_port", replay_port)] {
+        if let Some(port) = port.filter(|port| u32::from(*port) + ranks - 1 > u32::from(u16::MAX)) {
+            p.note(
+                &fields.path_of(key),
+                Some(&Value::from(port)),
+                "rank r uses port + r; choose a lower port",
+            );
+        }
+    }
+    let model = model_name(&mut fields, models, p);
+    let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
+    fields.finish(p);
+    Some(DnsEndpoints { name, port: port?, events_port, replay_port, ranks, model, refresh_ms })
+}
+
+fn ranks(fields: &mut Fields, p: &mut Problems) -> u32 {
+    u32::try_from(fields.number("ranks", RANKS, 1, p)).unwrap_or(1)
+}
+
+fn rank_address(
+    fields: &mut Fields,
+    key: &'static str,
+    ranks: u32,
+    p: &mut Problems,
+) -> Option<StreamAddress> {
+    let address: StreamAddress = fields.parsed(key, "expected \"tcp://host:port\"", p)?;
+    if address.of_rank(ranks - 1).is_none() {
+        let found = Value::String(address.to_string());
+        p.note(&fields.path_of(key), Some(&found), "rank r uses port + r; choose a lower port");
+    }
+    Some(address)
+}
+
+/// The model an endpoint serves: one that is configured; the only one where none is named.
+fn model_name(fields: &mut Fields, models: &[ModelConfig], p: &mut Problems) -> String {
+    let names = || models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (fields.text("model", p), models) {
+        (None, [only]) => only.name.clone(),
+        (None, _) => {
+            p.note(
+                &fields.path_of("model"),
+                None,
+                format!("write one of the configured models: {}", names()),
+            );
+            String::new()
+        }
+        (Some(name), _) => {
+            if !models.iter().any(|model| model.name == name) {
+                let remedy = format!("expected the name (no alias) of a configured model: {}", names());
+                p.note(&fields.path_of("model"), Some(&Value::String(name.clone())), remedy);
+            }
+            name
+        }
+    }
+}
+
+fn scrape(mut fields: Fields, p: &mut Problems) -> Scrape {
+    let failures =
+        fields.number("failures_to_avoid", (1, 1000), defaults::SCRAPE_FAILURES_TO_AVOID.into(), p);
+    let scrape = Scrape {
+        interval_ms: fields.number("interval_ms", DURATION_MS, defaults::SCRAPE_INTERVAL_MS, p),
+        timeout_ms: fields.number("timeout_ms", DURATION_MS, defaults::SCRAPE_TIMEOUT_MS, p),
+        failures_to_avoid: u32::try_from(failures).unwrap_or(defaults::SCRAPE_FAILURES_TO_AVOID),
+    };
+    fields.finish(p);
+    scrape
+}
+
+fn leases(mut fields: Fields, p: &mut Problems) -> Leases {
+    let leases = Leases {
+        reservation_ms: fields.number("reservation_ms", DURATION_MS, defaults::RESERVATION_MS, p),
+        speculative_ms: fields.number("speculative_ms", DURATION_MS, defaults::SPECULATIVE_MS, p),
+    };
+    fields.finish(p);
+    leases
+}
+
+fn peers(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<HostPort> {
+    items
+        .into_iter()
+        .filter_map(|(path, item)| {
+            let peer = item.as_str().and_then(|text| text.parse().ok());
+            if peer.is_none() {
+                p.note(&path, Some(&item), "expected host:port of another indexer's gRPC listener");
+            }
+            peer
+        })
+        .collect()
+}
+
+fn limits(mut fields: Fields, p: &mut Problems) -> Limits {
+    let cores = available_parallelism().map_or(1, usize::from);
+    let threads = size(&mut fields, "tokenizer_threads", (1, 1024), cores, p);
+    let queue = threads * defaults::TOKENIZER_QUEUE_PER_THREAD;
+    let limits = Limits {
+        max_message_bytes: size(
+            &mut fields,
+            "max_message_bytes",
+            (1 << 16, 1 << 30),
+            defaults::MAX_MESSAGE_BYTES,
+            p,
+        ),
+        tokenizer_threads: threads,
+        tokenizer_queue: size(&mut fields, "tokenizer_queue", (1, 1 << 16), queue, p),
+        reservations: size(&mut fields, "reservations", (1, 1 << 24), defaults::RESERVATIONS, p),
+        index_blocks: size(&mut fields, "index_blocks", (1024, 1 << 32), defaults::INDEX_BLOCKS, p),
+    };
+    fields.finish(p);
+    limits
+}
+
+fn size(
+    fields: &mut Fields,
+    key: &'static str,
+    bounds: (u64, u64),
+    default: usize,
+    p: &mut Problems,
+) -> usize {
+    let number = fields.number(key, bounds, default as u64, p);
+    usize::try_from(number).unwrap_or(default)
+}
+
+fn lifecycle(mut fields: Fields, p: &mut Problems) -> Lifecycle {
+    let lifecycle = Lifecycle {
+        warmup_ms: fields.number("warmup_ms", (0, DURATION_MS.1), defaults::WARMUP_MS, p),
+        drain_ms: fields.number("drain_ms", (0, DURATION_MS.1), defaults::DRAIN_MS, p),
+    };
+    fields.finish(p);
+    lifecycle
+}
+
+fn log(mut fields: Fields, p: &mut Problems) -> Log {
+    let format = match fields.text("format", p).as_deref() {
+        None | Some("json") => LogFormat::Json,
+        Some("text") => LogFormat::Text,
+        Some(other) => {
+            let path = fields.path_of("format");
+            p.note(&path, Some(&Value::String(other.to_owned())), "expected json or text");
+            LogFormat::Json
+        }
+    };
+    let level = fields.text("level", p).unwrap_or_else(|| defaults::LOG_LEVEL.to_owned());
+    if level.parse::<tracing_subscriber::EnvFilter>().is_err() {
+        let remedy = "expected a filter such as \"info\" or \"info,warmpath_indexer::peers=debug\"";
+        p.note(&fields.path_of("level"), Some(&Value::String(level.clone())), remedy);
+    }
+    fields.finish(p);
+    Log { format, level }
+}

@@ -1,0 +1,42 @@
+//! Every default, with the reason for its number.
+
+/// Loopback: the filter is in the same pod or on the same host unless told otherwise.
+pub const GRPC: &str = "127.0.0.1:50051";
+/// Loopback: `/state` names every endpoint.
+pub const ADMIN: &str = "127.0.0.1:9091";
+
+/// The rule that was bad on none of the loads tried.
+pub const POLICY: &str = "cost";
+
+/// Fresh enough to see traffic that other gateways send; an engine answers in a few milliseconds, so this costs it
+/// well under 1 % of a core.
+pub const SCRAPE_INTERVAL_MS: u64 = 500;
+/// A busy engine's HTTP loop can be late by a scheduler step or two; more than this is not worth waiting for.
+pub const SCRAPE_TIMEOUT_MS: u64 = 1_000;
+/// Three refused connections are 1.5 s: longer than a listener's restart, shorter than a user's patience.
+pub const SCRAPE_FAILURES_TO_AVOID: u32 = 3;
+
+/// Longer than the longest silence of a healthy request: the filter renews a lease three times in it.
+pub const RESERVATION_MS: u64 = 30_000;
+/// An engine stores a block when it has computed it: queueing plus prefill, rarely more than this.
+pub const SPECULATIVE_MS: u64 = 15_000;
+
+/// How often a DNS name is looked up.
+pub const DNS_REFRESH_MS: u64 = 5_000;
+
+/// The filter sends bodies of up to 16 MiB; JSON text of that size fits with its framing.
+pub const MAX_MESSAGE_BYTES: usize = 20 << 20;
+/// Prompts waiting per tokenizer thread: at 5 ms each, a longer queue would outlast the filter's 50 ms deadline.
+pub const TOKENIZER_QUEUE_PER_THREAD: usize = 32;
+/// 512 replicas with 256 sequences each, twice over; about 100 bytes each.
+pub const RESERVATIONS: usize = 1 << 18;
+/// About 40 bytes each: well under 1 GiB for the block references of some hundred replicas.
+pub const INDEX_BLOCKS: usize = 10_000_000;
+
+/// An engine replays thousands of batches a second; what has not come in this time will not come soon.
+pub const WARMUP_MS: u64 = 10_000;
+/// Scores take milliseconds; this leaves most of a pod's 30 s grace period for the network to notice.
+pub const DRAIN_MS: u64 = 10_000;
+
+/// What an operator reads in production.
+pub const LOG_LEVEL: &str = "info";

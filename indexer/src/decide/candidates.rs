@@ -1,0 +1,60 @@
+//! Endpoints, their load and their hits → the candidates of a ranking. Pure.
+
+use std::sync::Arc;
+
+use warmpath_core::rank::Candidate;
+use warmpath_kv::{Millis, StreamId};
+
+use crate::fleet::{Endpoint, ModelIndex, Snapshot};
+use crate::ledger::Ledger;
+
+/// Beats after which an engine's own figures are too old to correct ours.
+const SAMPLE_BEATS: u64 = 4;
+
+/// A candidate's place in the fleet, parallel to the slice that is ranked.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) endpoint: Arc<str>,
+    /// None: the endpoint has only one.
+    pub(super) rank: Option<u32>,
+    pub(super) place: StreamId,
+}
+
+/// Endpoints that can serve the model; all usable ones where the model is not known.
+pub(super) fn serving(snapshot: &Snapshot, model: Option<ModelIndex>) -> Vec<&Endpoint> {
+    snapshot.usable().filter(|endpoint| model.is_none_or(|model| endpoint.spec.model == model)).collect()
+}
+
+/// One candidate per rank of each endpoint. `cached` tells the tokens that a place holds.
+pub(super) fn gather(
+    endpoints: &[&Endpoint],
+    cached: impl Fn(StreamId) -> u32,
+    ledger: &Ledger,
+    now: Millis,
+    beat_ms: u64,
+) -> (Vec<Seat>, Vec<Candidate>) {
+    let mut seats = Vec::with_capacity(endpoints.len());
+    let mut candidates = Vec::with_capacity(endpoints.len());
+    for endpoint in endpoints {
+        let several = endpoint.ranks.len() > 1;
+        for (number, rank) in (0u32..).zip(&endpoint.ranks) {
+            let own = ledger.load(rank.place);
+            let engine = rank.gauge.fresh(now, beat_ms.saturating_mul(SAMPLE_BEATS));
+            let foreign = engine.map_or(0, |sample| sample.foreign_sequences);
+            seats.push(Seat {
+                endpoint: endpoint.name.clone(),
+                rank: several.then_some(number),
+                place: rank.place,
+            });
+            candidates.push(Candidate {
+                cached_tokens: cached(rank.place),
+                queued_tokens: own.queued_tokens,
+                active_sequences: u32::try_from(own.sequences + foreign).unwrap_or(u32::MAX),
+                pressure: engine.map_or(0.0, |sample| sample.kv_usage),
+                slowness: 1.0,
+                penalty: 0.0,
+            });
+        }
+    }
+    (seats, candidates)
+}

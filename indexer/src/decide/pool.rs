@@ -1,0 +1,152 @@
+//! Long computations beside the runtime: so many at a time, so many waiting, none past its deadline.
+//!
+//! Hot path: one hop to a blocking thread and back. What is given up on while it waits is never begun.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+/// Bytes of prompts that may wait or be worked on at the same time, whatever their number.
+const BYTES_MAX: usize = 256 << 20;
+
+/// A bounded pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    threads: Arc<Semaphore>,
+    admitted: Arc<Admitted>,
+    jobs_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Admitted {
+    jobs: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// A place in the pool; leaving it is its drop.
+struct Admission {
+    admitted: Arc<Admitted>,
+    bytes: usize,
+}
+
+/// Why a job has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum PoolError {
+    #[error("too many jobs or bytes are waiting")]
+    Busy,
+    #[error("the deadline passed")]
+    Late,
+    #[error("the job panicked")]
+    Panicked,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// `threads` jobs at a time, `queue` more may wait.
+    pub(super) fn new(threads: usize, queue: usize) -> Self {
+        Self {
+            threads: Arc::new(Semaphore::new(threads)),
+            admitted: Arc::default(),
+            jobs_max: threads.saturating_add(queue),
+        }
+    }
+
+    /// Runs `job`, whose input has `bytes`, until `deadline`. A job that is running when the deadline passes goes on to
+    /// its end, still counted, but its result is dropped.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let admission = self.admit(bytes)?;
+        let threads = self.threads.clone();
+        let work = async move {
+            let permit = threads.acquire_owned().await.map_err(|_| PoolError::Late)?;
+            let joined = spawn_blocking(move || {
+                let result = job();
+                drop((permit, admission));
+                result
+            });
+            joined.await.map_err(|_| PoolError::Panicked)
+        };
+        match deadline {
+            Some(deadline) => timeout_at(deadline, work).await.map_err(|_| PoolError::Late)?,
+            None => work.await,
+        }
+    }
+
+    /// Jobs waiting or running.
+    #[cfg(test)]
+    pub(super) fn jobs(&self) -> usize {
+        self.admitted.jobs.load(Ordering::Relaxed)
+    }
+
+    fn admit(&self, bytes: usize) -> Result<Admission, PoolError> {
+        let admission = Admission { admitted: self.admitted.clone(), bytes };
+        let jobs = self.admitted.jobs.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.admitted.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // One job is always taken, however large: the message limit bounds it.
+        if jobs >= self.jobs_max || (jobs > 0 && waiting.saturating_add(bytes) > BYTES_MAX) {
+            return Err(PoolError::Busy);
+        }
+        Ok(admission)
+    }
+}
+
+// === impl Admission ===
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.admitted.jobs.fetch_sub(1, Ordering::Relaxed);
+        self.admitted.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_pool_is_busy_a_slow_one_is_late_and_both_recover() {
+        let pool = Arc::new(Pool::new(1, 1));
+        let (release, blocked) = mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.run(1, None, move || blocked.recv().is_ok()).await }
+        });
+        while pool.jobs() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert_eq!(pool.run(1, Some(soon), || ()).await, Err(PoolError::Late));
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.run(1, None, || 7).await }
+        });
+        while pool.jobs() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.run(1, None, || ()).await, Err(PoolError::Busy));
+        release.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(true));
+        assert_eq!(waiting.await.unwrap(), Ok(7));
+        assert_eq!(pool.jobs(), 0);
+    }
+
+    #[tokio::test]
+    async fn bytes_are_limited_too_but_one_job_always_fits() {
+        let pool = Pool::new(4, 4);
+        assert_eq!(pool.run(BYTES_MAX + 1, None, || 1).await, Ok(1));
+        let _first = pool.admit(BYTES_MAX).unwrap();
+        assert!(matches!(pool.admit(1), Err(PoolError::Busy)));
+    }
+}

@@ -1,0 +1,121 @@
+//! A request to be decided, checked: what the wire could say wrong is ruled out.
+
+use tokio::time::Instant;
+use warmpath_core::rank::Policy;
+use warmpath_prompt::ChatRequest;
+
+use super::Reason;
+
+/// What the filter asks.
+#[derive(Debug)]
+pub struct Question {
+    /// As the request names it; empty: the only configured one.
+    pub model: String,
+    pub prompt: Prompt,
+    /// The tenant's part of the key namespace.
+    pub cache_salt: Option<String>,
+    pub add_special_tokens: Option<bool>,
+    pub truncate_prompt_tokens: Option<i64>,
+    /// Size of the client's body.
+    pub body_bytes: u64,
+    /// At least 1.
+    pub sequences_per_prompt: u32,
+    /// None: the configured one.
+    pub policy: Option<Policy>,
+    /// When the answer has to leave; later ones find nobody waiting.
+    pub answer_by: Option<Instant>,
+}
+
+/// The prompts of the request, in the form they came in.
+#[derive(Debug)]
+pub enum Prompt {
+    /// At least one, none of them empty lists of prompts.
+    Texts(Vec<String>),
+    Tokens(Vec<Vec<u32>>),
+    Chat(Box<Chat>),
+    /// None that could be scored.
+    Absent(Reason),
+}
+
+/// A chat request: slices of the client's JSON.
+#[derive(Debug, Default)]
+pub struct Chat {
+    pub messages: Vec<u8>,
+    pub tools: Option<Vec<u8>>,
+    pub documents: Option<Vec<u8>>,
+    pub template_kwargs: Option<Vec<u8>>,
+    pub chat_template: Option<String>,
+    pub add_generation_prompt: Option<bool>,
+    pub continue_final_message: Option<bool>,
+    pub reasoning_effort: Option<String>,
+    pub tool_choice: Option<Vec<u8>>,
+    pub has_media: bool,
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Sequences that the engine will make of the whole request.
+    pub fn sequences(&self) -> u32 {
+        u32::try_from(self.prompt.count()).unwrap_or(u32::MAX).saturating_mul(self.sequences_per_prompt)
+    }
+}
+
+// === impl Prompt ===
+
+impl Prompt {
+    /// Prompts in the request, at least 1.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len().max(1),
+            Self::Tokens(prompts) => prompts.len().max(1),
+            Self::Chat(_) | Self::Absent(_) => 1,
+        }
+    }
+
+    /// Tokens of the first prompt, where it needs no tokenizer.
+    pub fn token_count(&self) -> Option<usize> {
+        match self {
+            Self::Tokens(prompts) => Some(prompts.first().map_or(0, Vec::len)),
+            Self::Texts(_) | Self::Chat(_) | Self::Absent(_) => None,
+        }
+    }
+
+    /// Memory that it takes, roughly.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.iter().map(String::len).sum(),
+            Self::Tokens(prompts) => prompts.iter().map(|prompt| size_of_val(prompt.as_slice())).sum(),
+            Self::Chat(chat) => chat.bytes(),
+            Self::Absent(_) => 0,
+        }
+    }
+}
+
+// === impl Chat ===
+
+impl Chat {
+    /// The request as the renderer takes it.
+    pub(super) fn request(&self, add_special_tokens: Option<bool>, truncate: Option<i64>) -> ChatRequest<'_> {
+        ChatRequest {
+            messages: &self.messages,
+            tools: self.tools.as_deref(),
+            documents: self.documents.as_deref(),
+            template_kwargs: self.template_kwargs.as_deref(),
+            chat_template: self.chat_template.as_deref(),
+            add_generation_prompt: self.add_generation_prompt,
+            continue_final_message: self.continue_final_message,
+            reasoning_effort: self.reasoning_effort.as_deref(),
+            tool_choice: self.tool_choice.as_deref(),
+            add_special_tokens,
+            truncate,
+            has_media: self.has_media,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let parts = [&self.tools, &self.documents, &self.template_kwargs, &self.tool_choice];
+        let template = self.chat_template.as_ref().map_or(0, String::len);
+        self.messages.len() + template + parts.into_iter().flatten().map(Vec::len).sum::<usize>()
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a request was ranked by load only: one closed set of names, used as metric label, log field and answer.
+
+use warmpath_core::outcome;
+use warmpath_prompt::PromptError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The filter sent no prompt and said why.
+    Filter(outcome::Reason),
+    /// The request's model is none of the configured ones.
+    UnknownModel,
+    /// The model is configured without a tokenizer, and the prompt is not given as token ids.
+    NoTokenizer,
+    /// The prompt's tokens cannot be known.
+    Prompt(PromptReason),
+    /// The prompt is no longer than one block, of which nothing can be reused.
+    BelowBlock,
+    /// No stream of a candidate endpoint can be believed at the moment, or none is configured.
+    NoEvents,
+    /// Too many prompts wait for a tokenizer.
+    Busy,
+    /// The prompt could not be tokenized in time.
+    Late,
+    /// Tokenizing broke down: a defect of ours.
+    Failed,
+}
+
+/// The name that `warmpath-prompt` gives its error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptReason(&'static str);
+
+impl Reason {
+    /// Its name in metrics, logs and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Filter(reason) => reason.name(),
+            Self::UnknownModel => "unknown_model",
+            Self::NoTokenizer => "no_tokenizer",
+            Self::Prompt(PromptReason(name)) => name,
+            Self::BelowBlock => "below_block",
+            Self::NoEvents => "no_events",
+            Self::Busy => "busy",
+            Self::Late => "late",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<&PromptError> for Reason {
+    fn from(error: &PromptError) -> Self {
+        Self::Prompt(PromptReason(error.reason()))
+    }
+}

@@ -1,0 +1,219 @@
+//! Which endpoints exist, and what their engines say of themselves.
+//!
+//! In: the configured endpoints, DNS answers, answers of engines to scrapes. Out: a [`Snapshot`] for readers, and for
+//! the driver the [`Change`]s from one set to the next. [`Fleet`] is the one owner of the set; it is pure, and
+//! [`drive`] is its thin edge.
+//!
+//! Every appearance of an endpoint is a new incarnation with new [`StreamId`]s, so nothing of an earlier one (events,
+//! reservations) can be taken for it.
+//!
+//! What an engine says of its load is a help, never a condition: old or missing figures leave our own counts. An
+//! endpoint that refuses connections is avoided, but never all of them: if all seem dead, all are used.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use warmpath_kv::StreamId;
+
+mod diff;
+pub mod dns;
+pub mod drive;
+mod exposition;
+mod gauge;
+mod health;
+pub mod metrics;
+pub mod scrape;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use exposition::{EngineFigures, parse as parse_exposition};
+pub use gauge::{EngineGauge, Sample};
+pub use health::{Contact, Health};
+pub use spec::{EndpointSpec, ModelIndex, model_index};
+
+/// Every endpoint, as readers see them; sorted by address.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Digest of the usable set: equal sets have equal versions on every indexer. Never 0.
+    pub version: u64,
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// One endpoint in one incarnation.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub spec: Arc<EndpointSpec>,
+    /// `ip:port`, as the proxy's cluster writes it.
+    pub name: Arc<str>,
+    /// At least one, by rank.
+    pub ranks: Vec<Rank>,
+    pub health: Health,
+}
+
+/// One data-parallel rank of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    pub place: StreamId,
+    pub gauge: Arc<EngineGauge>,
+}
+
+/// What happened outside.
+#[derive(Debug)]
+pub enum Observation {
+    /// A source of endpoints names its whole set.
+    Listed { source: usize, endpoints: Vec<EndpointSpec> },
+    /// An engine was asked for its metrics.
+    Contacted { address: SocketAddr, contact: Contact },
+}
+
+/// What that changes.
+#[derive(Debug)]
+pub enum Change {
+    Added(Endpoint),
+    Removed(Endpoint),
+    /// It is avoided now, or not any more.
+    HealthChanged {
+        name: Arc<str>,
+        health: Health,
+    },
+}
+
+/// The set of endpoints and its history.
+#[derive(Debug)]
+pub struct Fleet {
+    /// What each source last said; an earlier source wins where two name the same address.
+    sources: BTreeMap<usize, Vec<EndpointSpec>>,
+    endpoints: BTreeMap<SocketAddr, Endpoint>,
+    next_place: u32,
+    failures_to_avoid: u32,
+}
+
+/// The current snapshot, shared with readers.
+#[derive(Debug, Default)]
+pub struct View(RwLock<Arc<Snapshot>>);
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// An empty fleet that avoids an endpoint after this many refused connections in a row.
+    pub fn new(failures_to_avoid: u32) -> Self {
+        Self { sources: BTreeMap::new(), endpoints: BTreeMap::new(), next_place: 1, failures_to_avoid }
+    }
+
+    /// Takes in what happened and says what it changes, removals first.
+    pub fn apply(&mut self, observation: Observation) -> Vec<Change> {
+        match observation {
+            Observation::Listed { source, endpoints } => {
+                self.sources.insert(source, endpoints);
+                self.reconcile()
+            }
+            Observation::Contacted { address, contact } => {
+                let Some(endpoint) = self.endpoints.get_mut(&address) else { return Vec::new() };
+                let before = endpoint.health;
+                endpoint.health = before.after(contact, self.failures_to_avoid);
+                if before.is_usable() == endpoint.health.is_usable() {
+                    return Vec::new();
+                }
+                vec![Change::HealthChanged { name: endpoint.name.clone(), health: endpoint.health }]
+            }
+        }
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.endpoints.values().cloned().collect())
+    }
+
+    /// The set the sources want, against the set there is.
+    fn reconcile(&mut self) -> Vec<Change> {
+        let mut wanted = BTreeMap::new();
+        for spec in self.sources.values().flatten() {
+            wanted.entry(spec.address).or_insert_with(|| spec.clone());
+        }
+        let have = self.endpoints.iter().map(|(address, endpoint)| (*address, &*endpoint.spec)).collect();
+        let difference = diff::between(&have, &wanted);
+        let mut changes = Vec::new();
+        for address in difference.removed {
+            changes.extend(self.endpoints.remove(&address).map(Change::Removed));
+        }
+        for spec in difference.added {
+            let endpoint = self.incarnate(spec);
+            self.endpoints.insert(endpoint.spec.address, endpoint.clone());
+            changes.push(Change::Added(endpoint));
+        }
+        changes
+    }
+
+    fn incarnate(&mut self, spec: EndpointSpec) -> Endpoint {
+        let ranks = (0..spec.ranks)
+            .map(|_| {
+                let place = StreamId(self.next_place);
+                self.next_place += 1;
+                Rank { place, gauge: Arc::default() }
+            })
+            .collect();
+        Endpoint { name: spec.address.to_string().into(), spec: Arc::new(spec), ranks, health: Health::Good }
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    fn of(mut endpoints: Vec<Endpoint>) -> Self {
+        endpoints.sort_by_key(|endpoint| endpoint.spec.address);
+        let mut snapshot = Self { version: 0, endpoints };
+        snapshot.version = snapshot.digest();
+        snapshot
+    }
+
+    /// Endpoints that may be chosen: those not avoided, or all where every one would be.
+    pub fn usable(&self) -> impl Iterator<Item = &Endpoint> {
+        let any = self.endpoints.iter().any(|endpoint| endpoint.health.is_usable());
+        self.endpoints.iter().filter(move |endpoint| !any || endpoint.health.is_usable())
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&Endpoint> {
+        let address: SocketAddr = name.parse().ok()?;
+        let position = self.endpoints.binary_search_by_key(&address, |e| e.spec.address).ok()?;
+        self.endpoints.get(position)
+    }
+
+    /// The endpoint that a place belongs to, and its rank there.
+    pub fn by_place(&self, place: StreamId) -> Option<(&Endpoint, u32)> {
+        self.endpoints.iter().find_map(|endpoint| {
+            let ranks = (0u32..).zip(&endpoint.ranks);
+            let rank = ranks.filter(|(_, rank)| rank.place == place).map(|(number, _)| number).next()?;
+            Some((endpoint, rank))
+        })
+    }
+
+    /// FNV-1a over addresses and ranks: the same on every indexer and in every version.
+    fn digest(&self) -> u64 {
+        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        let hash = self.usable().fold(OFFSET, |hash, endpoint| {
+            let ranks = endpoint.spec.ranks.to_le_bytes();
+            endpoint
+                .name
+                .bytes()
+                .chain([0])
+                .chain(ranks)
+                .fold(hash, |h, byte| (h ^ u64::from(byte)).wrapping_mul(PRIME))
+        });
+        hash.max(1)
+    }
+}
+
+// === impl View ===
+
+impl View {
+    pub fn current(&self) -> Arc<Snapshot> {
+        self.0.read().clone()
+    }
+
+    fn publish(&self, snapshot: Snapshot) {
+        *self.0.write() = Arc::new(snapshot);
+    }
+}

@@ -1,0 +1,121 @@
+//! The fleet's thin edge: takes observations, publishes snapshots, and carries changes to event streams and books.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use warmpath_kv::StreamId;
+
+use super::metrics::{ByResult, FleetMetrics};
+use super::{Change, Endpoint, Fleet, Observation, View};
+use crate::books::Books;
+use crate::clock::Clock;
+use crate::ingest::{Ingest, StreamSpec};
+
+/// Observations that may wait: one beat's scrapes of a large fleet. When they are more, scrapers wait.
+pub const OBSERVATIONS_MAX: usize = 1024;
+
+/// Owns the fleet.
+pub struct FleetDriver {
+    pub fleet: Fleet,
+    pub view: Arc<View>,
+    pub books: Arc<Mutex<Books>>,
+    pub ingest: Arc<Ingest>,
+    pub models: Arc<[String]>,
+    pub clock: Clock,
+    pub metrics: FleetMetrics,
+}
+
+// === impl FleetDriver ===
+
+impl FleetDriver {
+    /// Runs until `stop`.
+    pub async fn run(mut self, mut observations: mpsc::Receiver<Observation>, stop: CancellationToken) {
+        loop {
+            let observation = tokio::select! {
+                () = stop.cancelled() => return,
+                observation = observations.recv() => observation,
+            };
+            match observation {
+                Some(observation) => self.observe(observation),
+                // Nobody observes any more, so the set stays as it is.
+                None => return stop.cancelled().await,
+            }
+        }
+    }
+
+    /// Takes in one observation. Decisions see the new set before anything of an old endpoint is forgotten.
+    pub fn observe(&mut self, observation: Observation) {
+        let changes = self.fleet.apply(observation);
+        if changes.is_empty() {
+            return;
+        }
+        for change in &changes {
+            if let Change::Added(endpoint) = change {
+                self.add(endpoint);
+            }
+        }
+        self.view.publish(self.fleet.snapshot());
+        for change in changes {
+            match change {
+                Change::Added(_) => {}
+                Change::Removed(endpoint) => self.remove(&endpoint),
+                Change::HealthChanged { name, health } if health.is_usable() => {
+                    tracing::info!(endpoint = %name, "answers again; used again");
+                    self.count("usable");
+                }
+                Change::HealthChanged { name, .. } => {
+                    tracing::warn!(endpoint = %name, "refuses connections; avoided until it answers");
+                    self.count("avoided");
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, endpoint: &Endpoint) {
+        tracing::info!(endpoint = %endpoint.name, ranks = endpoint.ranks.len(), "endpoint added");
+        self.count("added");
+        for (number, rank) in (0..).zip(&endpoint.ranks) {
+            self.follow(endpoint, number, rank.place);
+        }
+    }
+
+    /// Begins to read the events of one rank, where it has any.
+    fn follow(&self, endpoint: &Endpoint, rank: u32, place: StreamId) {
+        let spec = &endpoint.spec;
+        let Some(events) = spec.events.as_ref().and_then(|events| events.of_rank(rank)) else { return };
+        let stream = StreamSpec {
+            id: place,
+            endpoint: endpoint.name.to_string(),
+            rank,
+            events: events.to_string(),
+            replay: spec
+                .replay
+                .as_ref()
+                .and_then(|replay| replay.of_rank(rank))
+                .map(|replay| replay.to_string()),
+            model: self.models.get(spec.model.0).cloned().unwrap_or_default(),
+        };
+        if let Err(error) = self.ingest.add_stream(stream) {
+            tracing::error!(endpoint = %endpoint.name, rank, %error, "events are not read; ranked by load only");
+        }
+    }
+
+    fn remove(&mut self, endpoint: &Endpoint) {
+        let now = self.clock.now();
+        let mut reservations = 0;
+        for rank in &endpoint.ranks {
+            if let Err(error) = self.ingest.remove_stream(rank.place) {
+                tracing::error!(endpoint = %endpoint.name, %error, "the event stream of a removed endpoint stays open");
+            }
+            reservations += self.books.lock().remove_place(rank.place, now);
+        }
+        tracing::info!(endpoint = %endpoint.name, reservations, "endpoint removed");
+        self.count("removed");
+    }
+
+    fn count(&self, result: &'static str) {
+        self.metrics.changes.get_or_create(&ByResult { result }).inc();
+    }
+}

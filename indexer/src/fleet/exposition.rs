@@ -1,0 +1,98 @@
+//! Reads the few families that matter out of an engine's Prometheus exposition. Pure.
+//!
+//! An exposition has hundreds of lines; only those of the wanted families are looked at, and a line that cannot be read
+//! is skipped without losing the others.
+
+/// What one rank's engine says of itself; a family it does not have stays None.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EngineFigures {
+    /// Sequences being computed.
+    pub running: Option<f64>,
+    /// Sequences waiting for memory or their turn.
+    pub waiting: Option<f64>,
+    /// Share of the KV cache in use, 0 to 1.
+    pub kv_usage: Option<f64>,
+}
+
+/// Which figure a family gives.
+type Field = fn(&mut EngineFigures) -> &mut Option<f64>;
+
+/// Families, and the field each one fills. The `gpu_` name is that of releases before 0.10.
+const FAMILIES: [(&str, Field); 4] = [
+    ("vllm:num_requests_running", |figures| &mut figures.running),
+    ("vllm:num_requests_waiting", |figures| &mut figures.waiting),
+    ("vllm:kv_cache_usage_perc", |figures| &mut figures.kv_usage),
+    ("vllm:gpu_cache_usage_perc", |figures| &mut figures.kv_usage),
+];
+
+/// The figures of each rank, `ranks` of them. The rank is the label `engine`; without it the line is of rank 0.
+/// Lines of the same family and rank (one per model name, say) add up.
+pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
+    let mut figures = vec![EngineFigures::default(); ranks];
+    for line in text.lines() {
+        let Some((field, rank, value)) = read_line(line) else { continue };
+        if let Some(of_rank) = figures.get_mut(rank) {
+            let slot = field(of_rank);
+            *slot = Some(slot.unwrap_or(0.0) + value);
+        }
+    }
+    figures
+}
+
+/// `name{label="value",…} number`, where the name is one of ours and the number is finite and not negative.
+fn read_line(line: &str) -> Option<(Field, usize, f64)> {
+    let (name, field) = FAMILIES.iter().find(|(name, _)| line.starts_with(name))?;
+    let rest = line.get(name.len()..)?;
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(labelled) => labelled.rsplit_once('}')?,
+        None if rest.starts_with([' ', '\t']) => ("", rest),
+        None => return None,
+    };
+    let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
+    if !value.is_finite() || value < 0.0 {
+        return None;
+    }
+    Some((*field, rank_of(labels)?, value))
+}
+
+/// None: a rank that is no number.
+fn rank_of(labels: &str) -> Option<usize> {
+    let engine = labels.split(',').find_map(|label| label.trim().strip_prefix("engine=\""));
+    match engine {
+        Some(engine) => engine.trim_end_matches('"').parse().ok(),
+        None => Some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_wanted_families_of_every_rank() {
+        let text = r#"# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="qwen3"} 3.0
+vllm:num_requests_running{engine="1",model_name="a, b}"} 4.0
+vllm:num_requests_waiting{engine="1",model_name="qwen3"} 2.0
+vllm:num_requests_waiting_by_reason{engine="1",model_name="qwen3"} 9.0
+vllm:kv_cache_usage_perc{engine="0",model_name="qwen3"} 0.25
+python_gc_objects_collected_total{generation="0"} 9382.0
+"#;
+        let figures = parse(text, 2);
+        let first = EngineFigures { running: Some(3.0), waiting: None, kv_usage: Some(0.25) };
+        let second = EngineFigures { running: Some(4.0), waiting: Some(2.0), kv_usage: None };
+        assert_eq!(figures, [first, second]);
+    }
+
+    #[test]
+    fn old_names_missing_labels_and_broken_lines() {
+        let text = "vllm:gpu_cache_usage_perc 0.5 1700000000\nvllm:num_requests_running NaN\n\
+                    vllm:num_requests_waiting{engine=\"x\"} 1\nvllm:num_requests_waiting{engine=\"7\"} 1\n\
+                    vllm:num_requests_running{\nvllm:num_requests_waiting 2";
+        assert_eq!(
+            parse(text, 1),
+            [EngineFigures { running: None, waiting: Some(2.0), kv_usage: Some(0.5) }]
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Asks every engine for its metrics, on a beat.
+//!
+//! In: the current set. Out: a [`Sample`] per rank in its gauge, and a [`Contact`] per endpoint to the fleet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Uri;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use warmpath_kv::StreamId;
+
+use super::metrics::{ByResult, FleetMetrics};
+use super::{Contact, Endpoint, EngineFigures, Observation, Sample, View, parse_exposition};
+use crate::clock::Clock;
+use crate::config::Scrape;
+
+/// Engines asked at the same time: a fleet of hundreds is done within one beat, without a burst of connections.
+const CONCURRENT: usize = 32;
+/// Largest exposition read, in bytes; real ones have some hundred kilobytes.
+const EXPOSITION_MAX: usize = 8 << 20;
+
+/// Reads every engine's load.
+pub struct Scraper {
+    config: Scrape,
+    clock: Clock,
+    view: Arc<View>,
+    own_sequences: OwnSequences,
+    metrics: FleetMetrics,
+    client: Client<HttpConnector, Empty<Bytes>>,
+}
+
+/// Our own count of the sequences on a place, to tell those of others apart.
+pub type OwnSequences = Box<dyn Fn(StreamId) -> u64 + Send + Sync>;
+
+impl Scraper {
+    pub fn new(
+        config: Scrape,
+        clock: Clock,
+        view: Arc<View>,
+        own_sequences: OwnSequences,
+        metrics: FleetMetrics,
+    ) -> Self {
+        let mut connector = HttpConnector::new();
+        // Half of the whole time, so that a host that swallows connections is told from an engine that is busy.
+        connector.set_connect_timeout(Some(Duration::from_millis(config.timeout_ms / 2)));
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Self { config, clock, view, own_sequences, metrics, client }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
+        let mut ticks = interval(Duration::from_millis(self.config.interval_ms));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let snapshot = self.view.current();
+            let sweep = futures::stream::iter(&snapshot.endpoints)
+                .for_each_concurrent(CONCURRENT, |endpoint| self.ask(endpoint, &observations));
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sweep => {}
+            }
+        }
+    }
+
+    async fn ask(&self, endpoint: &Endpoint, observations: &mpsc::Sender<Observation>) {
+        let deadline = Duration::from_millis(self.config.timeout_ms);
+        let (contact, result) = match timeout(deadline, self.fetch(endpoint)).await {
+            Ok(Ok(text)) => {
+                self.record(endpoint, &text);
+                (Contact::Answered, "answered")
+            }
+            Ok(Err(contact @ Contact::Refused)) => (contact, "refused"),
+            Ok(Err(contact)) => (contact, "unreadable"),
+            Err(_) => (Contact::Silent, "silent"),
+        };
+        self.metrics.scrapes.get_or_create(&ByResult { result }).inc();
+        let observation = Observation::Contacted { address: endpoint.spec.address, contact };
+        if observations.send(observation).await.is_err() {
+            tracing::debug!("the fleet is stopping; a scrape is dropped");
+        }
+    }
+
+    /// The text of the exposition, or how the contact went without one.
+    async fn fetch(&self, endpoint: &Endpoint) -> Result<String, Contact> {
+        let uri: Uri = format!("http://{}/metrics", endpoint.name).parse().map_err(|_| Contact::Refused)?;
+        let response = self
+            .client
+            .get(uri)
+            .await
+            .map_err(|error| if error.is_connect() { Contact::Refused } else { Contact::Silent })?;
+        if !response.status().is_success() {
+            return Err(Contact::Answered);
+        }
+        let body = Limited::new(response.into_body(), EXPOSITION_MAX).collect().await;
+        let bytes = body.map_err(|_| Contact::Answered)?.to_bytes();
+        String::from_utf8(bytes.into()).map_err(|_| Contact::Answered)
+    }
+
+    fn record(&self, endpoint: &Endpoint, text: &str) {
+        let figures = parse_exposition(text, endpoint.ranks.len());
+        for (rank, figures) in endpoint.ranks.iter().zip(figures) {
+            let EngineFigures { running: Some(running), waiting, kv_usage } = figures else { continue };
+            let (running, waiting) = (count(running), count(waiting.unwrap_or(0.0)));
+            rank.gauge.set(Sample {
+                at: self.clock.now(),
+                running,
+                waiting,
+                kv_usage: kv_usage.unwrap_or(0.0).clamp(0.0, 1.0),
+                foreign_sequences: (running + waiting).saturating_sub((self.own_sequences)(rank.place)),
+            });
+        }
+    }
+}
+
+/// A gauge of whole things, which the exposition writes as a float.
+fn count(value: f64) -> u64 {
+    value.round() as u64
+}

@@ -1,0 +1,21 @@
+//! Logs: JSON lines or text, on standard error. Never prompt text: lengths, names and ids only.
+
+use std::io;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+
+/// Starts logging for the process; a second call does nothing.
+pub fn start(log: &Log) {
+    // The level was checked with the configuration.
+    let filter = EnvFilter::try_new(&log.level).unwrap_or_default();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let started = match log.format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.try_init(),
+    };
+    if let Err(error) = started {
+        tracing::debug!(%error, "logging runs already");
+    }
+}

@@ -1,0 +1,156 @@
+//! Several indexers deciding like one: each follows the others' ledgers.
+//!
+//! In: the books' changes, and the batches of peers. Out: batches to followers, and the books' entries of decisions that
+//! peers made. A peer that is gone costs nothing but knowledge: its entries count until their leases end, and decisions
+//! go on with what is known here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use warmpath_proto::v1::peer_server::Peer;
+use warmpath_proto::v1::{FollowRequest, LedgerChanges};
+
+mod convert;
+mod follow;
+pub mod metrics;
+
+pub use follow::Follower;
+pub use metrics::PeerMetrics;
+
+use crate::books::{Books, Change, IndexerId, Pending};
+use crate::fleet::View;
+use crate::rpc::status::follow_again;
+
+/// How long a change may wait for others to share its batch.
+const BATCH_WAIT: Duration = Duration::from_millis(10);
+/// Changes in a batch, as in the contract.
+const BATCH_CHANGES_MAX: usize = 4096;
+/// Batches that a slow follower may be behind before it has to start again.
+const BATCHES_BEHIND_MAX: usize = 256;
+
+/// Tells followers what changes here.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    books: Arc<Mutex<Books>>,
+    view: Arc<View>,
+    batches: broadcast::Sender<Batch>,
+    metrics: PeerMetrics,
+}
+
+#[derive(Clone, Debug)]
+enum Batch {
+    Changes(LedgerChanges),
+    /// Changes were lost: every follower has to start again.
+    Restart,
+}
+
+/// Serves `Peer`.
+#[derive(Clone, Debug)]
+pub struct PeerService {
+    publisher: Publisher,
+    /// Ends streams, which would last for ever.
+    stop: CancellationToken,
+}
+
+// === impl Publisher ===
+
+impl Publisher {
+    pub fn new(books: Arc<Mutex<Books>>, view: Arc<View>, metrics: PeerMetrics) -> Self {
+        let (batches, _) = broadcast::channel(BATCHES_BEHIND_MAX);
+        Self { books, view, batches, metrics }
+    }
+
+    /// Sends what has gathered, on a beat, until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut beats = tokio::time::interval(BATCH_WAIT);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = beats.tick() => self.flush(),
+            }
+        }
+    }
+
+    fn flush(&self) {
+        let (pending, own) = {
+            let mut books = self.books.lock();
+            (books.take_pending(), books.own())
+        };
+        let batches = match pending {
+            Pending::Overflown => vec![Batch::Restart],
+            Pending::Changes(changes) => {
+                self.metrics.sent.inc_by(changes.len() as u64);
+                in_batches(own, changes, false).into_iter().map(Batch::Changes).collect()
+            }
+        };
+        self.metrics.followers.set(i64::try_from(self.batches.receiver_count()).unwrap_or(i64::MAX));
+        for batch in batches {
+            // An error says that nobody follows, and then nobody needs it.
+            let _nobody = self.batches.send(batch);
+        }
+    }
+
+    /// Everything held now, then every change.
+    fn follow(&self) -> impl Stream<Item = Result<LedgerChanges, Status>> + Send + 'static {
+        let (snapshot, changes) = {
+            // Under the lock, so that no change falls between the two.
+            let books = self.books.lock();
+            let changes = books.snapshot(&self.view.current());
+            (in_batches(books.own(), changes, true), self.batches.subscribe())
+        };
+        let changes = stream::unfold(changes, |mut changes| async move {
+            let batch = match changes.recv().await {
+                Ok(Batch::Changes(batch)) => Ok(batch),
+                Ok(Batch::Restart) => Err(follow_again("changes were lost; follow again")),
+                Err(RecvError::Lagged(_)) => Err(follow_again("too far behind; follow again")),
+                Err(RecvError::Closed) => return None,
+            };
+            Some((batch, changes))
+        });
+        stream::iter(snapshot.into_iter().map(Ok)).chain(changes)
+    }
+}
+
+/// Splits changes into batches of the contract's size. A snapshot is one batch at least, even of nothing.
+fn in_batches(own: IndexerId, changes: Vec<Change>, snapshot: bool) -> Vec<LedgerChanges> {
+    let batch = |changes: &[Change], snapshot| LedgerChanges {
+        indexer_id: own.get().into(),
+        snapshot,
+        changes: changes.iter().map(convert::to_wire).collect(),
+    };
+    let mut batches: Vec<LedgerChanges> =
+        changes.chunks(BATCH_CHANGES_MAX).map(|chunk| batch(chunk, false)).collect();
+    if snapshot {
+        match batches.first_mut() {
+            Some(first) => first.snapshot = true,
+            None => batches.push(batch(&[], true)),
+        }
+    }
+    batches
+}
+
+// === impl PeerService ===
+
+impl PeerService {
+    pub fn new(publisher: Publisher, stop: CancellationToken) -> Self {
+        Self { publisher, stop }
+    }
+}
+
+#[tonic::async_trait]
+impl Peer for PeerService {
+    type FollowStream = std::pin::Pin<Box<dyn Stream<Item = Result<LedgerChanges, Status>> + Send + 'static>>;
+
+    async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
+        tracing::info!(follower = request.into_inner().follower_id, "an indexer follows");
+        let stopped = self.stop.clone().cancelled_owned();
+        let stream = self.publisher.follow().take_until(stopped);
+        Ok(Response::new(Box::pin(stream)))
+    }
+}

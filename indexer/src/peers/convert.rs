@@ -1,0 +1,51 @@
+//! Changes ↔ wire. Pure.
+
+use std::sync::Arc;
+
+use warmpath_core::limits::{ENDPOINT_BYTES_MAX, PROMPTS_MAX, SEQUENCES_MAX, TOKEN_IDS_MAX};
+use warmpath_proto::v1::{LedgerChange, Released, Renewed, Reserved, Started, ledger_change};
+
+use crate::books::{Change, Placed, What};
+use crate::ledger::DecisionId;
+
+/// The largest request that a filter can ask about.
+const QUEUED_TOKENS_MAX: u64 = (PROMPTS_MAX * TOKEN_IDS_MAX) as u64;
+const RESERVED_SEQUENCES_MAX: u32 = PROMPTS_MAX as u32 * SEQUENCES_MAX;
+
+pub(super) fn to_wire(change: &Change) -> LedgerChange {
+    let what = match &change.what {
+        What::Reserved(placed) => ledger_change::What::Reserved(Reserved {
+            endpoint: placed.endpoint.to_string(),
+            rank: placed.rank,
+            queued_tokens: placed.queued_tokens,
+            sequences: placed.sequences,
+            lease_ms: u32::try_from(placed.lease_ms).unwrap_or(u32::MAX),
+        }),
+        What::Started => ledger_change::What::Started(Started {}),
+        What::Released => ledger_change::What::Released(Released {}),
+        What::Renewed => ledger_change::What::Renewed(Renewed {}),
+    };
+    LedgerChange { decision_id: change.id.0, what: Some(what) }
+}
+
+/// None: nothing that this version understands, or a figure that no request can have.
+pub(super) fn from_wire(change: LedgerChange) -> Option<Change> {
+    let what = match change.what? {
+        ledger_change::What::Reserved(reserved) => {
+            let sane = reserved.endpoint.len() <= ENDPOINT_BYTES_MAX
+                && reserved.queued_tokens <= QUEUED_TOKENS_MAX
+                && reserved.sequences <= RESERVED_SEQUENCES_MAX;
+            What::Reserved(sane.then(|| Placed {
+                endpoint: Arc::from(reserved.endpoint),
+                rank: reserved.rank,
+                queued_tokens: reserved.queued_tokens,
+                sequences: reserved.sequences,
+                lease_ms: reserved.lease_ms.into(),
+            })?)
+        }
+        ledger_change::What::Started(_) => What::Started,
+        ledger_change::What::Released(_) => What::Released,
+        ledger_change::What::Renewed(_) => What::Renewed,
+    };
+    Some(Change { id: DecisionId(change.decision_id), what })
+}

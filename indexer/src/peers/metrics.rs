@@ -1,0 +1,43 @@
+//! Counters of the exchange between indexers.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PeerLabels {
+    pub peer: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HeardLabels {
+    pub result: &'static str,
+}
+
+/// Metrics of [`super`].
+#[derive(Clone, Debug, Default)]
+pub struct PeerMetrics {
+    pub connected: Family<PeerLabels, Gauge>,
+    pub followers: Gauge,
+    pub sent: Counter,
+    pub heard: Family<HeardLabels, Counter>,
+}
+
+impl PeerMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "peer_connected",
+            "1 while the ledger of a configured peer is followed",
+            self.connected.clone(),
+        );
+        registry.register("peer_followers", "Indexers that follow this one", self.followers.clone());
+        registry.register("peer_changes_sent", "Changes of the ledger told to followers", self.sent.clone());
+        registry.register(
+            "peer_changes_heard",
+            "Changes that peers told (applied, unknown_endpoint, unknown_decision, refused, unreadable)",
+            self.heard.clone(),
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! What became of earlier decisions: reports of gateways → ledger, forecasts held against facts, time to first byte.
+//!
+//! In: checked [`Report`]s. Out: counters, and the ledger's events. A report that cannot be matched is counted and
+//! changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use warmpath_kv::StreamId;
+
+use crate::books::Books;
+use crate::clock::Clock;
+use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels};
+use crate::fleet::{Snapshot, View};
+use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
+
+/// One reported event, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// None: no indexer decided this request.
+    pub decision: Option<DecisionId>,
+    /// Since the decision.
+    pub elapsed: Duration,
+    pub what: Reported,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reported {
+    FirstByte {
+        /// The endpoint that answers, `ip:port`.
+        endpoint: String,
+        http_status: u32,
+    },
+    Alive,
+    End {
+        /// The endpoint that served it; empty: none was reached.
+        endpoint: String,
+        /// Prompt tokens that the engine found in its cache, where its answer says.
+        cached_tokens: Option<u32>,
+    },
+}
+
+/// Takes reports.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    pub books: Arc<Mutex<Books>>,
+    pub view: Arc<View>,
+    pub clock: Clock,
+    /// Names of the configured models, by their index.
+    pub model_names: Arc<[String]>,
+    pub metrics: DecideMetrics,
+}
+
+/// Statuses from here on are failures, whose first byte says nothing of a prefill.
+const HTTP_ERRORS_FROM: u32 = 400;
+
+impl Reporter {
+    /// Applies reports in order; says how many were of unknown decisions.
+    pub fn take(&self, reports: Vec<Report>) -> u32 {
+        let snapshot = self.view.current();
+        let unknown = reports.into_iter().filter(|report| !self.apply(report, &snapshot)).count();
+        u32::try_from(unknown).unwrap_or(u32::MAX)
+    }
+
+    /// False: its decision is not known.
+    fn apply(&self, report: &Report, snapshot: &Snapshot) -> bool {
+        let Some(id) = report.decision else {
+            self.count("undecided");
+            return true;
+        };
+        let known = match &report.what {
+            Reported::Alive => {
+                self.count("alive");
+                self.books.lock().report(id, Event::Renewed, snapshot, self.clock.now()).is_some()
+            }
+            Reported::FirstByte { endpoint, http_status } => {
+                self.count("first_byte");
+                let started = self.started(id, endpoint, snapshot);
+                if let Some((Entry { forecast: Some(forecast), .. }, true)) = &started
+                    && *http_status < HTTP_ERRORS_FROM
+                {
+                    let labels = PolicyLabels { policy: forecast.policy };
+                    self.metrics.ttft.get_or_create(&labels).observe(report.elapsed.as_secs_f64());
+                }
+                started.is_some()
+            }
+            Reported::End { endpoint, cached_tokens } => {
+                self.count("end");
+                let entry = self.ended(id, endpoint, snapshot);
+                if let (Some(entry), Some(actual)) = (&entry, cached_tokens) {
+                    self.compare(entry, *actual, snapshot);
+                }
+                entry.is_some()
+            }
+        };
+        if !known {
+            self.count("unknown");
+        }
+        known
+    }
+
+    /// The entry, and whether this was its first first byte.
+    fn started(&self, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<(Entry, bool)> {
+        let now = self.clock.now();
+        let mut books = self.books.lock();
+        if let Some(place) = moved_to(&books, id, endpoint, snapshot) {
+            books.report(id, Event::Moved(place), snapshot, now);
+        }
+        let first = books.ledger().get(id)?.phase == Phase::Queued;
+        let entry = books.report(id, Event::Started, snapshot, now)?;
+        Some((entry, first))
+    }
+
+    fn ended(&self, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<Entry> {
+        let now = self.clock.now();
+        let mut books = self.books.lock();
+        if let Some(place) = moved_to(&books, id, endpoint, snapshot) {
+            books.report(id, Event::Moved(place), snapshot, now);
+        }
+        books.report(id, Event::Released, snapshot, now)
+    }
+
+    /// Holds the forecast for the place that served against what its engine found.
+    fn compare(&self, entry: &Entry, actual: u32, snapshot: &Snapshot) {
+        let place = entry.reservation.place;
+        let Some(forecast) = &entry.forecast else { return };
+        let Some(predicted) = forecast.predicted(place) else { return };
+        let Some((endpoint, _)) = snapshot.by_place(place) else { return };
+        let model = forecast.model.and_then(|model| self.model_names.get(model)).cloned().unwrap_or_default();
+        let labels =
+            |result| PredictionLabels { model: model.clone(), endpoint: endpoint.name.to_string(), result };
+        let (result, difference) = match actual.cmp(&predicted) {
+            std::cmp::Ordering::Equal => ("equal", 0),
+            std::cmp::Ordering::Less => ("lower", predicted - actual),
+            std::cmp::Ordering::Greater => ("higher", actual - predicted),
+        };
+        self.metrics.predictions.get_or_create(&labels(result)).inc();
+        self.metrics.prediction_tokens.get_or_create(&labels("actual")).inc_by(actual.into());
+        if difference > 0 {
+            self.metrics.prediction_tokens.get_or_create(&labels(result)).inc_by(difference.into());
+            tracing::debug!(endpoint = %endpoint.name, predicted, actual, "cached tokens are not as predicted");
+        }
+    }
+
+    fn count(&self, event: &'static str) {
+        self.metrics.reports.get_or_create(&EventLabels { event }).inc();
+    }
+}
+
+/// Where a reservation has to go because another endpoint than the reserved one serves it: the same rank there, as the
+/// rank's header travels with a retry. None: it stays.
+fn moved_to(books: &Books, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<StreamId> {
+    let reserved = books.ledger().get(id)?.reservation.place;
+    let served = snapshot.by_name(endpoint)?;
+    if served.ranks.iter().any(|rank| rank.place == reserved) {
+        return None;
+    }
+    let rank = snapshot.by_place(reserved).map_or(0, |(_, rank)| rank);
+    let same = usize::try_from(rank).ok().and_then(|rank| served.ranks.get(rank));
+    same.or(served.ranks.first()).map(|rank| rank.place)
+}
+
+// === impl Forecast ===
+
+impl Forecast {
+    fn predicted(&self, place: StreamId) -> Option<u32> {
+        self.cached_tokens.iter().find(|(candidate, _)| *candidate == place).map(|(_, tokens)| *tokens)
+    }
+}

@@ -1,0 +1,15 @@
+//! The only place that knows gRPC codes.
+
+use tonic::Status;
+
+use super::convert::Invalid;
+
+/// The caller's mistake: repeating the request would not help.
+pub fn invalid(invalid: Invalid) -> Status {
+    Status::invalid_argument(invalid.to_string())
+}
+
+/// A follower that could not keep up, or the end of the program: following anew gives a fresh snapshot.
+pub fn follow_again(why: &'static str) -> Status {
+    Status::unavailable(why)
+}
