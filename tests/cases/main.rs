@@ -5,9 +5,15 @@ mod bootstrap;
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod routing;
 #[cfg(test)]
 mod security;
+#[cfg(test)]
+mod sequencing;
 #[cfg(test)]
 mod tidy;
 #[cfg(test)]

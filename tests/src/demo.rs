@@ -65,11 +65,12 @@ pub struct IndexCounters {
 impl IndexCounters {
     fn of(metrics: &Metrics) -> Self {
         Self {
-            batches: metrics.sum("warmpath_event_batches_total", &[]),
-            events: metrics.sum("warmpath_events_total", &[]),
+            batches: metrics.sum("warmpath_kv_batches_published_total", &[])
+                + metrics.sum("warmpath_kv_batches_replayed_total", &[]),
+            events: metrics.sum("warmpath_kv_events_total", &[]),
             stored: metrics.sum("warmpath_index_admissions_total", &[("cause", "stored")]),
             removed: metrics.sum("warmpath_index_removals_total", &[]),
-            gaps: metrics.sum("warmpath_event_gaps_total", &[]),
+            gaps: metrics.sum("warmpath_kv_gaps_total", &[]),
         }
     }
 }

@@ -295,8 +295,9 @@ impl Stack {
 
 /// Event streams that the indexer's state shows as connected.
 fn connected_streams(state: &Value) -> usize {
-    let streams = state["streams"].as_array();
-    streams.map_or(0, |all| all.iter().filter(|stream| stream["connected"] == true).count())
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ranks = list(&state["endpoints"]).into_iter().flat_map(|endpoint| list(&endpoint["ranks"]));
+    ranks.filter(|rank| rank["stream"]["connected"] == true).count()
 }
 
 async fn start_indexers(count: usize, config: &Value, dir: &Path) -> Result<Vec<Indexer>> {

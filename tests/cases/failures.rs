@@ -1,0 +1,198 @@
+//! An indexer that is gone, frozen or never there costs locality, and never a request or much time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use warmpath_tests::case::{case, case_that_leaves};
+use warmpath_tests::eventually::{Look, eventually};
+use warmpath_tests::load::figures::Figures;
+use warmpath_tests::load::{Load, Sample};
+use warmpath_tests::prompts::{completion, text};
+use warmpath_tests::stack::{AfterCase, Stack, StackBuilder};
+
+/// The deadline as it is shipped.
+const DEADLINE_MS: u64 = 50;
+/// What else a request may take here: a machine with other work, and an answer without optimised code.
+const SLACK: Duration = Duration::from_millis(450);
+
+fn shipped_deadline(stack: StackBuilder) -> StackBuilder {
+    stack.filter(|filter| filter["indexer"]["timeout_ms"] = DEADLINE_MS.into())
+}
+
+/// A conversation-like load that is over in a few seconds.
+fn load() -> Load {
+    Load {
+        prefixes: 40,
+        prefix_tokens: 1024,
+        uses: 6,
+        own_tokens: (24, 40),
+        output_tokens: 4,
+        rate: 2.0,
+        concurrency: 16,
+        seed: 7,
+    }
+}
+
+const SPEEDUP: f64 = 20.0;
+
+fn engines_for_load() -> Result<StackBuilder> {
+    Ok(Stack::builder()?.engines(3).each_engine(|engine| engine.speedup = SPEEDUP))
+}
+
+/// Drives the load; `meddle` is called with the number of answers so far, until it returns false.
+async fn drive(
+    stack: &mut Stack,
+    mut meddle: impl FnMut(&mut Stack, usize) -> Result<bool>,
+) -> Result<Vec<Sample>> {
+    let done = AtomicUsize::new(0);
+    let (client, address) = (stack.client.clone(), stack.envoy.address());
+    let load = load();
+    let driving = load.drive(&client, &address, SPEEDUP, &done);
+    let meddling = async {
+        while meddle(stack, done.load(Ordering::Relaxed))? {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    };
+    let (samples, meddled) = tokio::join!(driving, meddling);
+    meddled.and(samples)
+}
+
+// E1 (agentgateway/agentgateway#3473)
+#[test]
+fn an_indexer_that_dies_under_load_costs_no_request_and_little_locality() {
+    case(engines_for_load(), async |stack| {
+        let with = drive(stack, |_, _| Ok(false)).await?;
+        for engine in &mut stack.engines {
+            engine.restart().await?;
+        }
+        stack.indexer()?.stop()?;
+        stack.indexer()?.start_again().await?;
+
+        let killed_at = load().prefixes * load().uses / 4;
+        let without = drive(stack, |stack, done| {
+            if done < killed_at {
+                return Ok(true);
+            }
+            stack.indexer()?.process().kill()?;
+            Ok(false)
+        })
+        .await?;
+        let fell_back = without.iter().filter(|sample| sample.outcome == "fallback").count();
+        let (with, without) = (Figures::of(&with), Figures::of(&without));
+        println!(
+            "hit rate with the indexer {:.1} %, killed after a quarter of the load {:.1} % ({fell_back} requests by the fallback)",
+            100.0 * with.cached_share,
+            100.0 * without.cached_share,
+        );
+        assert_eq!((with.failed, without.failed), (0, 0));
+        assert!(fell_back > without.requests / 2, "{fell_back} requests were decided by the fallback");
+        assert!(without.cached_share > 0.85 * with.cached_share, "the fallback keeps the locality");
+
+        stack.indexer()?.start_again().await?;
+        let back = Instant::now();
+        eventually("the indexer is asked again", async || {
+            let receipt = stack.send(completion(text(99, 64))).await?.receipt();
+            Ok(if receipt.outcome == "scored" {
+                Look::Seen(())
+            } else {
+                Look::NotYet(format!("{receipt:?}"))
+            })
+        })
+        .await?;
+        println!("asked again after {:?}", back.elapsed());
+        assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+        Ok(())
+    });
+}
+
+// E1 (agentgateway/agentgateway#3473)
+#[test]
+fn without_any_indexer_bodies_arrive_whole_and_at_once() {
+    let left = AfterCase { indexers_may_be_gone: true, ..AfterCase::default() };
+    let stack = Stack::builder().map(|stack| shipped_deadline(stack.recorders(2)));
+    case_that_leaves(left, stack, async |stack| {
+        stack.indexer()?.process().kill()?;
+        let mut times = Vec::new();
+        for seed in 0..40 {
+            let call = completion(text(seed, 200));
+            let answer = stack.send(call.clone()).await?;
+            assert_eq!(answer.status, 200);
+            let received: Vec<_> = stack.recorders.iter().flat_map(|recorder| recorder.take()).collect();
+            assert_eq!(received.len(), 1);
+            assert_eq!(received[0].body, call.body());
+            times.push(answer.total);
+        }
+        let later = times.split_off(10);
+        let slow = later.iter().filter(|time| time.as_millis() >= 50).count();
+        assert!(slow <= later.len() / 4, "{slow} of {} took 50 ms or more: {later:?}", later.len());
+        Ok(())
+    });
+}
+
+// E11 (Kuadrant/wasm-shim#425)
+#[test]
+fn a_cluster_without_an_indexer_is_given_up_at_once() {
+    let stack = Stack::builder().map(|stack| shipped_deadline(stack.recorders(1).indexers(0)));
+    case(stack, async |stack| {
+        let mut reasons = Vec::new();
+        for seed in 0..20 {
+            let answer = stack.send(completion(text(seed, 50))).await?;
+            assert_eq!(answer.status, 200);
+            assert!(answer.total < Duration::from_millis(2 * DEADLINE_MS) + SLACK, "{:?}", answer.total);
+            reasons.push(answer.receipt().reason);
+        }
+        assert!(
+            reasons.iter().all(|reason| reason == "unavailable" || reason == "circuit_open"),
+            "{reasons:?}"
+        );
+        assert!(
+            reasons.iter().any(|reason| reason == "circuit_open"),
+            "nobody is asked for ever: {reasons:?}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_frozen_indexer_costs_the_deadline_once_or_twice_and_is_used_again_when_it_thaws() {
+    let stack = Stack::builder().map(|stack| shipped_deadline(stack.recorders(2)));
+    case(stack, async |stack| {
+        // Until the indexer is warm, the shipped deadline may be too short for a busy machine.
+        let usable = async |stack: &Stack| {
+            let receipt = stack.send(completion(text(1, 100))).await?.receipt();
+            let decided = receipt.outcome == "scored" || receipt.outcome == "load_only";
+            Ok(if decided { Look::Seen(()) } else { Look::NotYet(format!("{receipt:?}")) })
+        };
+        eventually("the indexer decides", async || usable(stack).await).await?;
+        stack.indexer()?.process().freeze()?;
+        let mut reasons = Vec::new();
+        for seed in 0..30 {
+            let answer = stack.send(completion(text(seed, 100))).await?;
+            assert_eq!(answer.status, 200);
+            assert!(answer.total < Duration::from_millis(2 * DEADLINE_MS) + SLACK, "{:?}", answer.total);
+            reasons.push(answer.receipt().reason);
+        }
+        stack.indexer()?.process().thaw()?;
+        let count = |name: &str| reasons.iter().filter(|reason| *reason == name).count();
+        assert!(count("deadline") >= 1, "{reasons:?}");
+        assert!(count("circuit_open") > count("deadline"), "{reasons:?}");
+        eventually("the indexer decides again", async || usable(stack).await).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dead_engine_costs_no_request() {
+    case(Stack::builder().map(|stack| stack.engines(3)), async |stack| {
+        let home = stack.send(completion(text(1, 320))).await?.receipt().endpoint;
+        stack.engine_at(&home)?.process().kill()?;
+        for _ in 0..10 {
+            let answer = stack.send(completion(text(1, 320))).await?;
+            assert_eq!(answer.status, 200);
+            assert_ne!(answer.receipt().endpoint, home);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,131 @@
+//! What the indexer believes of an engine's cache stays what the engine has, whatever happens to engine and events.
+
+use anyhow::Result;
+use serde_json::json;
+use warmpath_tests::case::case;
+use warmpath_tests::client::Answer;
+use warmpath_tests::eventually::{Look, eventually, seen_if};
+use warmpath_tests::prompts::{completion, text};
+use warmpath_tests::stack::{Stack, StackBuilder};
+
+fn one_engine() -> Result<StackBuilder> {
+    Ok(Stack::builder()?.engines(1).indexer(|config| config["leases"] = json!({ "speculative_ms": 200 })))
+}
+
+/// Sends the prompt; prediction and truth must be the same.
+async fn predicted_and_true(stack: &Stack, prompt: &str, cached: u64) -> Result<Answer> {
+    let answer = stack.send(completion(prompt.to_owned())).await?;
+    assert_eq!(answer.receipt().cached_tokens, Some(cached), "predicted: {:?}", answer.receipt());
+    assert_eq!(answer.usage()?.cached_tokens.unwrap_or(0), cached, "true");
+    Ok(answer)
+}
+
+/// Waits until the index holds this many blocks of engines, and none that are only expected.
+async fn index_holds(stack: &mut Stack, blocks: u64) -> Result<()> {
+    let indexer = stack.indexer()?;
+    eventually(&format!("the index holds {blocks} blocks"), async || {
+        let index = indexer.state().await?["index"].clone();
+        seen_if(index["references"] == blocks && index["speculative_blocks"] == 0, index.to_string())
+    })
+    .await
+}
+
+// C1 (llm-d/llm-d-router#2853)
+#[test]
+fn an_engine_that_restarts_in_place_is_believed_to_be_empty() {
+    case(one_engine(), async |stack| {
+        let prompts: Vec<String> = (0..20).map(|seed| text(seed, 160)).collect();
+        for prompt in &prompts {
+            predicted_and_true(stack, prompt, 0).await?;
+        }
+        predicted_and_true(stack, &prompts[0], 144).await?;
+        stack.engines[0].restart().await?;
+        // The first message of the new engine, with a number that was used before.
+        let first = stack.send(completion(text(100, 160))).await?;
+        assert_eq!(first.status, 200);
+        index_holds(stack, 10).await?;
+        for prompt in &prompts {
+            predicted_and_true(stack, prompt, 0).await?;
+        }
+        predicted_and_true(stack, &prompts[0], 144).await?;
+        let restarts = stack.indexer()?.metrics().await?.sum("warmpath_kv_restarts_total", &[]);
+        assert_eq!(restarts, 1.0);
+        Ok(())
+    });
+}
+
+// C2 (vllm-project/aibrix#2287)
+#[test]
+fn an_engine_whose_cache_is_reset_is_believed_to_be_empty() {
+    case(one_engine(), async |stack| {
+        let prompt = text(1, 320);
+        predicted_and_true(stack, &prompt, 0).await?;
+        predicted_and_true(stack, &prompt, 304).await?;
+        stack.engines[0].reset_prefix_cache().await?;
+        // An idle engine keeps the event until its next step: whatever comes next brings it.
+        stack.send(completion(text(2, 64))).await?;
+        index_holds(stack, 4).await?;
+        predicted_and_true(stack, &prompt, 0).await?;
+        predicted_and_true(stack, &prompt, 304).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn events_that_were_lost_on_the_way_are_replayed() {
+    case(one_engine(), async |stack| {
+        predicted_and_true(stack, &text(0, 160), 0).await?;
+        stack.engines[0].faults(&json!({ "events": { "drop": 3 } })).await?;
+        for seed in 1..6 {
+            stack.send(completion(text(seed, 160))).await?;
+        }
+        index_holds(stack, 60).await?;
+        for seed in 0..6 {
+            predicted_and_true(stack, &text(seed, 160), 144).await?;
+        }
+        let metrics = stack.indexer()?.metrics().await?;
+        assert!(metrics.sum("warmpath_kv_gaps_total", &[]) >= 1.0);
+        assert!(metrics.sum("warmpath_kv_batches_replayed_total", &[]) >= 3.0);
+        assert_eq!(metrics.sum("warmpath_kv_batches_lost_total", &[]), 0.0);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_indexer_that_starts_late_learns_what_engines_hold() {
+    case(Stack::builder(), async |stack| {
+        let mut homes = Vec::new();
+        for seed in 0..6 {
+            homes.push(stack.send(completion(text(seed, 320))).await?.receipt().endpoint);
+        }
+        stack.indexer()?.stop()?;
+        stack.indexer()?.start_again().await?;
+        for (seed, home) in homes.iter().enumerate() {
+            let prompt = text(seed as u64, 320);
+            let answer = eventually("the new indexer decides and knows", async || {
+                let answer = stack.send(completion(prompt.clone())).await?;
+                let receipt = answer.receipt();
+                let knows = receipt.outcome == "scored" && receipt.cached_tokens == Some(304);
+                Ok(if knows { Look::Seen(answer) } else { Look::NotYet(format!("{receipt:?}")) })
+            })
+            .await?;
+            assert_eq!(&answer.receipt().endpoint, home);
+            assert_eq!(answer.usage()?.cached_tokens, Some(304));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn both_encodings_of_events_are_understood() {
+    for version in ["0.16", "0.23", "0.32"] {
+        let stack = one_engine()
+            .map(|stack| stack.each_engine(move |engine| version.clone_into(&mut engine.vllm_version)));
+        case(stack, async |stack| {
+            predicted_and_true(stack, &text(1, 160), 0).await?;
+            index_holds(stack, 10).await?;
+            predicted_and_true(stack, &text(1, 160), 144).await?;
+            Ok(())
+        });
+    }
+}
