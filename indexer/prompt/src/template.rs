@@ -2,7 +2,7 @@
 //!
 //! In: the template's source ([`source`]) and per request a [`Context`]. Out: the prompt text. The engine renders in
 //! Python with Jinja's sandbox; what differs from there is made equal here: JSON and floats in Python's notation
-//! ([`python_json`]), the functions that model templates use ([`environment`]), the `generation` tag
+//! ([`python_json`], [`python_repr`]), the functions that model templates use ([`environment`]), the `generation` tag
 //! ([`generation_tag`]). [`survey`] reads from the template's syntax tree what the engine reads from it.
 
 mod clock;
@@ -10,6 +10,7 @@ mod environment;
 mod generation_tag;
 mod python_json;
 mod python_number;
+mod python_repr;
 pub(crate) mod source;
 mod survey;
 mod value;

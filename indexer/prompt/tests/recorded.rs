@@ -7,6 +7,8 @@
 mod captures;
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/requests.rs"]
+mod requests;
 
 use std::fs;
 use std::io::Read;
@@ -82,4 +84,15 @@ fn ids_of_engine_0_32_are_equal() {
 #[test]
 fn rules_of_another_release_give_other_ids() {
     assert_eq!(differing("0.16.0", "0.32.0"), ["chat-tools-extra-fields", "chat-developer"]);
+}
+
+#[test]
+fn requests_become_the_text_that_the_engine_makes_of_them() {
+    let mut files = ModelFiles::in_dir(&*QWEN3);
+    files.engine_version = "0.32".parse().unwrap();
+    files.trust_request_template = true;
+    let model = ModelPrompt::load(&files).unwrap();
+    let report = requests::compare(&model, &fixture("requests/vllm-0.32.jsonl.gz"));
+    assert_eq!(report.faults, [""; 0]);
+    assert_eq!((report.texts, report.refusals, report.lenient), (1428, 372, 56));
 }

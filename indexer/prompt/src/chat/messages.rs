@@ -56,7 +56,11 @@ impl Form<'_> {
             "tool" => copy(&mut given, &mut fields, "tool_call_id", |_| true),
             _ => {}
         }
-        copy(&mut given, &mut fields, "name", Json::is_string);
+        match given.shift_remove("name") {
+            None => {}
+            Some(name @ Json::String(_)) => drop(fields.insert("name".into(), name)),
+            Some(_) => return Err(PromptError::refused("the name of a message is no text")),
+        }
         if self.rules.passes_task {
             copy(&mut given, &mut fields, "task", Json::is_string);
         }

@@ -71,25 +71,39 @@ pub(super) enum Part {
 
 /// The parts of a message's content. A text is one part, no content none.
 pub(super) fn read(form: &Form<'_>, role: &str, content: Option<Json>) -> Result<Vec<Part>, PromptError> {
-    let mut parts = match content {
-        None | Some(Json::Null) => Vec::new(),
-        Some(Json::String(text)) => vec![Part::text(text)],
-        Some(Json::Array(list)) => list
-            .into_iter()
-            .map(|part| read_part(form, part))
-            .filter_map(Result::transpose)
-            .collect::<Result<_, _>>()?,
+    let mut list = match content {
+        None => Vec::new(),
+        // The engine's model of every other role wants a content, if there is one.
+        Some(Json::Null) if role == "assistant" => Vec::new(),
+        Some(text @ Json::String(_)) => vec![text],
+        Some(Json::Array(list)) => list,
         Some(other) => {
             return Err(PromptError::refused(format!(
-                "a message's content is {}, expected a text or a list of parts",
+                "the content of a message is {}, expected a text or a list of parts",
                 type_of(&other)
             )));
         }
     };
     if role == "system" && form.rules.strips_billing_header {
-        parts.retain_mut(Part::strip_billing_header);
+        list.retain_mut(strip_billing_header);
     }
-    Ok(parts)
+    list.into_iter().map(|part| read_part(form, part)).filter_map(Result::transpose).collect()
+}
+
+/// Removes a leading billing-header line from a text. False: nothing but it was there, so the part goes.
+fn strip_billing_header(part: &mut Json) -> bool {
+    let text = match part {
+        Json::Object(fields) if fields.get("type").is_some_and(|kind| kind == "text") => {
+            fields.get_mut("text")
+        }
+        text => Some(text),
+    };
+    let Some(Json::String(text)) = text else { return true };
+    if !text.starts_with(BILLING_HEADER) {
+        return true;
+    }
+    *text = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
+    !text.is_empty()
 }
 
 /// The content as the template sees it.
@@ -178,16 +192,5 @@ impl Part {
             }
         }
         Json::Object(json)
-    }
-
-    /// Removes a leading billing-header line. False: nothing but it was there, so the part goes.
-    fn strip_billing_header(&mut self) -> bool {
-        let Part::Text { text, .. } = self else { return true };
-        if !text.starts_with(BILLING_HEADER) {
-            return true;
-        }
-        let rest = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
-        *text = rest;
-        !text.is_empty()
     }
 }

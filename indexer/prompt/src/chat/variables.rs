@@ -27,7 +27,7 @@ pub(super) fn collect(
         if settings.rules.fields_win_over_kwargs { (kwargs, fields) } else { (fields, kwargs) };
     variables.extend(first);
     variables.extend(last);
-    variables.entry("documents").or_insert(Json::Null);
+    check_documents(variables.entry("documents").or_insert(Json::Null))?;
     Ok(variables)
 }
 
@@ -68,7 +68,6 @@ fn read_fields(
     if let Some(bytes) = request.documents {
         let documents = parse_json("documents", bytes)?;
         if !documents.is_null() {
-            check_documents(&documents)?;
             fields.insert("documents".into(), documents);
         }
     }
@@ -84,8 +83,11 @@ fn read_fields(
     Ok(fields)
 }
 
-/// The engine takes a list of objects with texts.
+/// The engine takes a list of objects with texts, or nothing.
 fn check_documents(documents: &Json) -> Result<(), PromptError> {
+    if documents.is_null() {
+        return Ok(());
+    }
     let is_document =
         |document: &Json| document.as_object().is_some_and(|fields| fields.values().all(Json::is_string));
     match documents.as_array() {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
 use super::clock::Clock;
-use super::python_json;
-use super::python_number::{IN_TEXT, write_float};
+use super::{python_json, python_repr};
 use crate::limits::{RENDER_DEPTH, RENDER_FUEL};
 
 /// Marks an error that the template itself raised.
@@ -35,22 +34,13 @@ pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(RENDER_FUEL));
     environment.set_recursion_limit(RENDER_DEPTH);
-    environment.set_formatter(format);
+    environment.set_formatter(python_repr::format);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", python_json::tojson);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |layout: &str| strftime(&*clock, layout));
     Ok(environment)
-}
-
-/// Prints a bare float as Python does; everything else prints alike in both.
-fn format(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    if value.kind() == ValueKind::Number && !value.is_integer() {
-        let number = f64::try_from(value.clone())?;
-        return write_float(out, number, &IN_TEXT).map_err(|_| Error::from(ErrorKind::WriteFailure));
-    }
-    escape_formatter(out, state, value)
 }
 
 /// In Jinja everything with a length and items is a sequence: texts and maps too.

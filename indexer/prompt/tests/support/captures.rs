@@ -73,26 +73,50 @@ fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<TokenIds, PromptEr
 }
 
 fn chat(model: &ModelPrompt, body: &Json) -> Result<TokenIds, PromptError> {
+    model.chat(&chat_fields(body).request())
+}
+
+/// The fields of a chat body, as the filter would send them.
+pub(crate) struct ChatFields<'a> {
+    body: &'a Json,
+    messages: Vec<u8>,
+    tools: Option<Vec<u8>>,
+    documents: Option<Vec<u8>>,
+    template_kwargs: Option<Vec<u8>>,
+    tool_choice: Option<Vec<u8>>,
+}
+
+pub(crate) fn chat_fields(body: &Json) -> ChatFields<'_> {
     let field = |name: &str| {
         body.get(name).filter(|value| !value.is_null()).map(|value| value.to_string().into_bytes())
     };
-    let messages = field("messages").unwrap();
-    let (tools, documents) = (field("tools"), field("documents"));
-    let (kwargs, tool_choice) = (field("chat_template_kwargs"), field("tool_choice"));
-    model.chat(&ChatRequest {
-        messages: &messages,
-        tools: tools.as_deref(),
-        documents: documents.as_deref(),
-        template_kwargs: kwargs.as_deref(),
-        chat_template: body["chat_template"].as_str(),
-        add_generation_prompt: body["add_generation_prompt"].as_bool(),
-        continue_final_message: body["continue_final_message"].as_bool(),
-        reasoning_effort: body["reasoning_effort"].as_str(),
-        tool_choice: tool_choice.as_deref(),
-        add_special_tokens: body["add_special_tokens"].as_bool(),
-        truncate: body["truncate_prompt_tokens"].as_i64(),
-        has_media: false,
-    })
+    ChatFields {
+        body,
+        messages: field("messages").unwrap(),
+        tools: field("tools"),
+        documents: field("documents"),
+        template_kwargs: field("chat_template_kwargs"),
+        tool_choice: field("tool_choice"),
+    }
+}
+
+impl ChatFields<'_> {
+    pub(crate) fn request(&self) -> ChatRequest<'_> {
+        ChatRequest {
+            messages: &self.messages,
+            tools: self.tools.as_deref(),
+            documents: self.documents.as_deref(),
+            template_kwargs: self.template_kwargs.as_deref(),
+            chat_template: self.body["chat_template"].as_str(),
+            add_generation_prompt: self.body["add_generation_prompt"].as_bool(),
+            continue_final_message: self.body["continue_final_message"].as_bool(),
+            reasoning_effort: self.body["reasoning_effort"].as_str(),
+            tool_choice: self.tool_choice.as_deref(),
+            add_special_tokens: self.body["add_special_tokens"].as_bool(),
+            truncate: self.body["truncate_prompt_tokens"].as_i64(),
+            has_media: false,
+        }
+    }
 }
 
 fn equal_ids(ours: Result<TokenIds, PromptError>, theirs: &Json) -> Result<(), String> {
