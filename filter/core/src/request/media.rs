@@ -152,7 +152,7 @@ mod tests {
         let text = r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"AAAA","detail":"low"}},
             {"type":"input_audio","input_audio":{"data":"BBBB","format":"wav"}},{"type":"text","text":"AAAA"},
             {"image_\u0075rl":"AAAA"},{"image_url":{"url":null}}]}]"#;
-        let digest = |payload| format!("warmpath-media:{:032x}", super::digest(payload));
+        let digest = |payload| format!("warmpath-media:{:032x}", digest(payload));
         let expected = text
             .replace(r#""url":"AAAA""#, &format!(r#""url":"{}""#, digest("AAAA")))
             .replace(r#""BBBB""#, &format!(r#""{}""#, digest("BBBB")))
