@@ -185,7 +185,7 @@ fn jinja_value(json: &serde_json::Value) -> minijinja::Value {
         serde_json::Value::String(text) => Value::from(text.clone()),
         serde_json::Value::Array(items) => Value::from(items.iter().map(jinja_value).collect::<Vec<_>>()),
         serde_json::Value::Object(fields) => {
-            fields.iter().map(|(name, value)| (name.clone(), jinja_value(value))).collect()
+            Value::from_pairs(fields.iter().map(|(name, value)| (name.clone(), jinja_value(value))))
         }
     }
 }
@@ -221,5 +221,41 @@ impl serde_json::ser::Formatter for PythonFormatter {
 
     fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W) -> std::io::Result<()> {
         out.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(template: &str, name: &str, value: &serde_json::Value) -> String {
+        let environment = compile(template.to_owned()).unwrap();
+        let context = minijinja::Value::from_pairs([(name.to_owned(), jinja_value(value))]);
+        environment.get_template(TEMPLATE).unwrap().render(context).unwrap()
+    }
+
+    #[test]
+    fn messages_reach_the_template_as_maps_with_python_methods() {
+        let template = "{% for m in messages %}{% if m.content.startswith('h') %}[{{ m.role }}]{{ m.content }}\n\
+                        {% endif %}{% endfor %}";
+        let messages = json!([{"role": "user", "content": "hi"}, {"role": "user", "content": "no"}]);
+        assert_eq!(rendered(template, "messages", &messages), "[user]hi\n");
+    }
+
+    #[test]
+    fn tojson_writes_what_python_writes() {
+        let tools = json!({"b": [1, 2.5, null], "a": "<ü> & 'q'", "big": 18_446_744_073_709_551_615_u64});
+        let expected = r#"{"b": [1, 2.5, null], "a": "<ü> & 'q'", "big": 18446744073709551615}"#;
+        assert_eq!(rendered("{{ tools | tojson }}", "tools", &tools), expected);
+    }
+
+    #[test]
+    fn raise_exception_fails_with_its_message() {
+        let environment = compile("{{ raise_exception('no system role') }}".to_owned()).unwrap();
+        let error =
+            environment.get_template(TEMPLATE).unwrap().render(minijinja::Value::from(())).unwrap_err();
+        assert!(error.to_string().contains("no system role"), "{error}");
     }
 }

@@ -77,7 +77,7 @@ impl VllmVersion {
 
     /// Whether blocks without content are reused before cached ones.
     pub fn reuses_empty_first(self) -> bool {
-        self.since(23)
+        self.since(24)
     }
 
     /// Whether `kv_cache_report_mode` is understood.
