@@ -21,7 +21,7 @@ fn all_four_shapes_of_a_prompt_are_scored_by_their_first() {
     case(Stack::builder(), async |stack| {
         let (first, second) = (text(1, 256), text(2, 64));
         let ids = stack.engines[0].tokenize(&first).await?;
-        let home = stack.send(completion(first.clone())).await?.receipt().endpoint;
+        let home = stack.send_alone(completion(first.clone())).await?.receipt().endpoint;
         let shapes: [(&str, Value); 4] = [
             ("text", json!(first)),
             ("texts", json!([first, second])),
@@ -29,7 +29,7 @@ fn all_four_shapes_of_a_prompt_are_scored_by_their_first() {
             ("lists of ids", json!([ids, [1, 2, 3]])),
         ];
         for (shape, prompt) in shapes {
-            let answer = stack.send(completion(prompt)).await?;
+            let answer = stack.send_alone(completion(prompt)).await?;
             let receipt = answer.receipt();
             assert_eq!(
                 (answer.status, receipt.outcome.as_str()),
@@ -41,7 +41,7 @@ fn all_four_shapes_of_a_prompt_are_scored_by_their_first() {
             assert_eq!(receipt.cached_tokens, Some(240), "{shape}");
         }
         for short in [json!("a"), json!(["a", "b"]), json!([1, 2, 3]), json!([[1, 2], [3]])] {
-            assert_eq!(stack.send(completion(short.clone())).await?.status, 200, "{short}");
+            assert_eq!(stack.send_alone(completion(short.clone())).await?.status, 200, "{short}");
         }
         Ok(())
     });
@@ -58,9 +58,9 @@ fn a_prompt_of_120_000_tokens_is_scored_in_time() {
     });
     case(stack, async |stack| {
         let prompt = text(1, 120_000);
-        let first = stack.send(completion(prompt.clone())).await?;
+        let first = stack.send_alone(completion(prompt.clone())).await?;
         assert_eq!((first.status, first.receipt().outcome.as_str()), (200, "scored"), "{}", first.text());
-        let again = stack.send(completion(prompt + &text(2, 100))).await?;
+        let again = stack.send_alone(completion(prompt + &text(2, 100))).await?;
         assert_eq!(again.receipt().outcome, "scored");
         assert_eq!(again.receipt().endpoint, first.receipt().endpoint);
         assert_eq!(again.receipt().cached_tokens, Some(120_000));
@@ -130,11 +130,11 @@ fn tenants_with_different_salts_share_no_prefix() {
             Call::json("/v1/completions", &body)
         };
         for (salt, expected) in [("a", 0), ("b", 0), ("a", 240), ("b", 240)] {
-            let answer = stack.send(salted(salt)).await?;
+            let answer = stack.send_alone(salted(salt)).await?;
             assert_eq!(answer.receipt().cached_tokens, Some(expected), "{salt}");
             assert_eq!(answer.usage()?.cached_tokens.unwrap_or(0), expected, "{salt}");
         }
-        assert_eq!(stack.send(completion(prompt.clone())).await?.receipt().cached_tokens, Some(0));
+        assert_eq!(stack.send_alone(completion(prompt.clone())).await?.receipt().cached_tokens, Some(0));
         Ok(())
     });
 }

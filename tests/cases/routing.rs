@@ -15,12 +15,13 @@ fn requests_with_the_same_prefix_go_to_the_same_engine() {
         let mut used = BTreeSet::new();
         for prefix in 0..6 {
             let shared = text(prefix, 512);
-            let first = stack.send(completion(shared.clone() + &text(100 + prefix, 40))).await?;
+            let first = stack.send_alone(completion(shared.clone() + &text(100 + prefix, 40))).await?;
             assert_eq!(first.receipt().outcome, "scored", "{first:?}");
             assert_eq!(first.receipt().cached_tokens, Some(0));
             for turn in 0..2 {
-                let later =
-                    stack.send(completion(shared.clone() + &text(1000 * (turn + 1) + prefix, 40))).await?;
+                let later = stack
+                    .send_alone(completion(shared.clone() + &text(1000 * (turn + 1) + prefix, 40)))
+                    .await?;
                 assert_eq!(later.receipt().endpoint, first.receipt().endpoint);
                 assert_eq!(later.receipt().cached_tokens, Some(512));
                 assert_eq!(later.usage()?.cached_tokens, Some(512));
@@ -39,14 +40,14 @@ fn a_conversation_stays_where_it_began() {
             { "role": "system", "content": text(1, 200) },
             { "role": "user", "content": text(2, 60) },
         ]);
-        let first = stack.send(chat(messages.clone())).await?;
+        let first = stack.send_alone(chat(messages.clone())).await?;
         assert_eq!(first.receipt().outcome, "scored", "{first:?}");
         assert_eq!(first.receipt().prompt_tokens, Some(first.usage()?.prompt_tokens));
         for turn in 0..3 {
             let list = messages.as_array_mut().unwrap();
             list.push(json!({ "role": "assistant", "content": text(10 + turn, 30) }));
             list.push(json!({ "role": "user", "content": text(20 + turn, 30) }));
-            let next = stack.send(chat(messages.clone())).await?;
+            let next = stack.send_alone(chat(messages.clone())).await?;
             assert_eq!(next.receipt().endpoint, first.receipt().endpoint);
             assert_eq!(next.receipt().prompt_tokens, Some(next.usage()?.prompt_tokens));
             assert_eq!(next.receipt().cached_tokens, next.usage()?.cached_tokens);
@@ -62,8 +63,8 @@ fn the_same_token_ids_are_found_whether_sent_as_text_or_as_ids() {
         let prompt = text(3, 320);
         let ids = stack.engines[0].tokenize(&prompt).await?;
         assert_eq!(ids.len(), 320);
-        let first = stack.send(completion(prompt)).await?;
-        let second = stack.send(completion(ids)).await?;
+        let first = stack.send_alone(completion(prompt)).await?;
+        let second = stack.send_alone(completion(ids)).await?;
         assert_eq!(second.receipt().endpoint, first.receipt().endpoint);
         // The last block is computed in any case.
         assert_eq!(second.receipt().cached_tokens, Some(304));
@@ -78,10 +79,10 @@ fn each_rank_of_an_engine_is_a_place_of_its_own() {
     case(stack, async |stack| {
         for prefix in 0..8 {
             let prompt = text(prefix, 256);
-            let first = stack.send(completion(prompt.clone())).await?;
+            let first = stack.send_alone(completion(prompt.clone())).await?;
             assert_eq!(first.receipt().outcome, "scored", "{first:?}");
             for _ in 0..2 {
-                let again = stack.send(completion(prompt.clone())).await?;
+                let again = stack.send_alone(completion(prompt.clone())).await?;
                 assert_eq!(again.receipt().endpoint, first.receipt().endpoint);
                 // Had it gone to the other rank, nothing would have been found there.
                 assert_eq!(again.usage()?.cached_tokens, Some(240));

@@ -14,7 +14,7 @@ fn one_engine() -> Result<StackBuilder> {
 
 /// Sends the prompt; prediction and truth must be the same.
 async fn predicted_and_true(stack: &Stack, prompt: &str, cached: u64) -> Result<Answer> {
-    let answer = stack.send(completion(prompt.to_owned())).await?;
+    let answer = stack.send_alone(completion(prompt.to_owned())).await?;
     assert_eq!(answer.receipt().cached_tokens, Some(cached), "predicted: {:?}", answer.receipt());
     assert_eq!(answer.usage()?.cached_tokens.unwrap_or(0), cached, "true");
     Ok(answer)
@@ -41,7 +41,7 @@ fn an_engine_that_restarts_in_place_is_believed_to_be_empty() {
         predicted_and_true(stack, &prompts[0], 144).await?;
         stack.engines[0].restart().await?;
         // The first message of the new engine, with a number that was used before.
-        let first = stack.send(completion(text(100, 160))).await?;
+        let first = stack.send_alone(completion(text(100, 160))).await?;
         assert_eq!(first.status, 200);
         index_holds(stack, 10).await?;
         for prompt in &prompts {
@@ -63,7 +63,7 @@ fn an_engine_whose_cache_is_reset_is_believed_to_be_empty() {
         predicted_and_true(stack, &prompt, 304).await?;
         stack.engines[0].reset_prefix_cache().await?;
         // An idle engine keeps the event until its next step: whatever comes next brings it.
-        stack.send(completion(text(2, 64))).await?;
+        stack.send_alone(completion(text(2, 64))).await?;
         index_holds(stack, 4).await?;
         predicted_and_true(stack, &prompt, 0).await?;
         predicted_and_true(stack, &prompt, 304).await?;
@@ -77,7 +77,7 @@ fn events_that_were_lost_on_the_way_are_replayed() {
         predicted_and_true(stack, &text(0, 160), 0).await?;
         stack.engines[0].faults(&json!({ "events": { "drop": 3 } })).await?;
         for seed in 1..6 {
-            stack.send(completion(text(seed, 160))).await?;
+            stack.send_alone(completion(text(seed, 160))).await?;
         }
         index_holds(stack, 60).await?;
         for seed in 0..6 {
@@ -96,14 +96,14 @@ fn an_indexer_that_starts_late_learns_what_engines_hold() {
     case(Stack::builder(), async |stack| {
         let mut homes = Vec::new();
         for seed in 0..6 {
-            homes.push(stack.send(completion(text(seed, 320))).await?.receipt().endpoint);
+            homes.push(stack.send_alone(completion(text(seed, 320))).await?.receipt().endpoint);
         }
         stack.indexer()?.stop()?;
         stack.indexer()?.start_again().await?;
         for (seed, home) in homes.iter().enumerate() {
             let prompt = text(seed as u64, 320);
             let answer = eventually("the new indexer decides and knows", async || {
-                let answer = stack.send(completion(prompt.clone())).await?;
+                let answer = stack.send_alone(completion(prompt.clone())).await?;
                 let receipt = answer.receipt();
                 let knows = receipt.outcome == "scored" && receipt.cached_tokens == Some(304);
                 Ok(if knows { Look::Seen(answer) } else { Look::NotYet(format!("{receipt:?}")) })

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::client::{Call, Client};
-use crate::eventually::{eventually, seen_if};
+use crate::eventually::{Look, eventually, seen_if};
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::Port;
@@ -128,7 +128,9 @@ impl Engine {
 
     async fn wait_until_healthy(&mut self) -> Result<()> {
         eventually("the engine is healthy", async || {
-            ensure!(self.process.is_running(), "{} ended: {}", self.name, self.process.log());
+            if !self.process.is_running() {
+                return Ok(Look::Never(format!("{} ended: {}", self.name, self.process.log())));
+            }
             let answer = self.client.send(&self.address(), Call::get("/health")).await?;
             seen_if(answer.status == 200, answer.text())
         })

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::client::{Call, Client};
-use crate::eventually::{eventually, seen_if};
+use crate::eventually::{Look, eventually, seen_if};
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::Port;
@@ -132,7 +132,9 @@ impl Envoy {
 
     async fn wait_until_ready(&mut self) -> Result<()> {
         eventually("Envoy is live", async || {
-            anyhow::ensure!(self.process.is_running(), "Envoy ended");
+            if !self.process.is_running() {
+                return Ok(Look::Never("Envoy ended".to_owned()));
+            }
             let answer = self.client.send(&self.admin.to_string(), Call::get("/ready")).await?;
             seen_if(answer.status == 200, answer.text())
         })

@@ -14,6 +14,8 @@ pub enum Look<T> {
     Seen(T),
     /// Not yet; the words say what is there instead.
     NotYet(String),
+    /// And it never will.
+    Never(String),
 }
 
 /// Looks again and again until `look` has seen it. The error says what was there at the last look.
@@ -23,6 +25,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Loo
         let last = match look().await {
             Ok(Look::Seen(value)) => return Ok(value),
             Ok(Look::NotYet(instead)) => instead,
+            Ok(Look::Never(why)) => bail!("never: {what}; {why}"),
             Err(error) => format!("{error:#}"),
         };
         if begun.elapsed() > PATIENCE {

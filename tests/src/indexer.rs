@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Call, Client};
 use crate::engine::Engine;
-use crate::eventually::{eventually, seen_if};
+use crate::eventually::{Look, eventually, seen_if};
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::Port;
@@ -79,7 +79,9 @@ impl Indexer {
 
     async fn wait_until_ready(&mut self) -> Result<()> {
         eventually("the indexer is ready", async || {
-            ensure!(self.process.is_running(), "{} ended: {}", self.name, self.process.log());
+            if !self.process.is_running() {
+                return Ok(Look::Never(format!("{} ended: {}", self.name, self.process.log())));
+            }
             let answer = self.client.send(&self.admin_address(), Call::get("/readyz")).await?;
             seen_if(answer.status == 200, answer.text())
         })
@@ -122,7 +124,8 @@ fn launch(name: &str, ports: &IndexerPorts, config: &Value, dir: &Path) -> Resul
     let mut config = config.clone();
     config["listen"] = json!({ "grpc": ports.grpc.to_string(), "admin": ports.admin.to_string() });
     let path = dir.join(format!("{name}.yaml"));
-    std::fs::write(&path, serde_yaml_ng::to_string(&config)?)
+    // JSON is YAML.
+    std::fs::write(&path, serde_json::to_vec_pretty(&config)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     Process::start(name, &paths::indexer()?, ["serve".as_ref(), "--config".as_ref(), path.as_os_str()], dir)
 }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Call, Client};
 use crate::engine::{Engine, EngineSpec};
 use crate::envoy::{Bootstrap, Envoy};
-use crate::eventually::{Look, eventually};
+use crate::eventually::{eventually, seen_if};
 use crate::indexer::{self, Indexer, IndexerPorts};
 use crate::paths;
 use crate::recorder::Recorder;
@@ -75,6 +76,19 @@ impl Stack {
     /// Sends a request through Envoy.
     pub async fn send(&self, call: Call) -> Result<Answer> {
         self.client.send(&self.envoy.address(), call).await
+    }
+
+    /// The same, and then waits until every indexer knows that the request is over: its load does not count for the next.
+    pub async fn send_alone(&self, call: Call) -> Result<Answer> {
+        let answer = self.send(call).await?;
+        for indexer in &self.indexers {
+            eventually("the indexer knows that the request is over", async || {
+                let reservations = indexer.state().await?["reservations"].clone();
+                seen_if(reservations == 0, format!("{reservations} reservations"))
+            })
+            .await?;
+        }
+        Ok(answer)
     }
 
     /// Addresses of everything that serves requests.
@@ -222,14 +236,13 @@ impl StackBuilder {
     /// Starts everything and waits until it works: engines, then indexers, then Envoy. `dir` takes logs and
     /// configurations, and must be there.
     pub async fn start(self, dir: &Path) -> Result<Stack> {
-        let mut engines = Vec::new();
-        for (number, spec) in self.engines.into_iter().enumerate() {
-            engines.push(Engine::start(&format!("engine-{number}"), spec, dir).await?);
-        }
-        let mut recorders = Vec::new();
-        for _ in 0..self.recorders {
-            recorders.push(Recorder::start().await?);
-        }
+        // Said at once, not after everything else was started.
+        paths::filter_wasm()?;
+        let engines = self.engines.into_iter().enumerate();
+        let engines =
+            engines.map(async |(number, spec)| Engine::start(&format!("engine-{number}"), spec, dir).await);
+        let engines = try_join_all(engines).await?;
+        let recorders = try_join_all((0..self.recorders).map(|_| Recorder::start())).await?;
         let silent = recorders.iter().map(Recorder::address).chain(self.dead_hosts);
         let silent: Vec<String> = silent.collect();
         let hosts: Vec<String> = engines.iter().map(Engine::address).chain(silent.iter().cloned()).collect();
@@ -285,7 +298,7 @@ impl Stack {
             eventually("the indexer is connected to every engine", async || {
                 let state = indexer.state().await?;
                 let connected = connected_streams(&state);
-                Ok(if connected >= streams { Look::Seen(()) } else { Look::NotYet(state.to_string()) })
+                seen_if(connected >= streams, state.to_string())
             })
             .await?;
         }
@@ -303,12 +316,11 @@ fn connected_streams(state: &Value) -> usize {
 async fn start_indexers(count: usize, config: &Value, dir: &Path) -> Result<Vec<Indexer>> {
     let ports = (0..count).map(|_| IndexerPorts::claim()).collect::<Result<Vec<_>>>()?;
     let addresses: Vec<String> = ports.iter().map(IndexerPorts::grpc).collect();
-    let mut indexers = Vec::new();
-    for (number, ports) in ports.into_iter().enumerate() {
+    let indexers = ports.into_iter().enumerate().map(async |(number, ports)| {
         let mut config = config.clone();
         let own = ports.grpc();
         config["peers"] = addresses.iter().filter(|address| **address != own).cloned().collect();
-        indexers.push(Indexer::start(&format!("indexer-{number}"), ports, config, dir).await?);
-    }
-    Ok(indexers)
+        Indexer::start(&format!("indexer-{number}"), ports, config, dir).await
+    });
+    try_join_all(indexers).await
 }
