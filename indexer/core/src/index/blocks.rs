@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::key::BlockKey;
-use crate::stream::StreamId;
+use crate::stream::{Millis, StreamId};
 
 use super::groups::{GROUPS_MAX, GroupMask};
 
@@ -16,8 +16,8 @@ pub(super) struct Holder {
     pub(super) stream: StreamId,
     /// Physical copies per KV group, by the stream's group slot. At most [`COPIES_MAX`].
     references: [u8; GROUPS_MAX],
-    /// Speculations that have not expired.
-    speculations: u8,
+    /// Until when it is held speculatively; 0: it is not.
+    speculated_until: Millis,
 }
 
 /// Most copies counted of one block in one group. More only come from clients that make the engine announce blocks
@@ -76,8 +76,11 @@ impl BlockTable {
         self.holders.get(&key).and_then(|holders| holders.get(stream)).is_some_and(Holder::is_stored)
     }
 
+    /// From here on the stream's events tell what it holds, so speculations on the block are over: one that outlived
+    /// the block's arrival would hide its eviction.
     pub(super) fn add(&mut self, key: BlockKey, stream: StreamId, group: usize, copies: u8) -> Added {
         self.change(key, stream, |holder| {
+            holder.speculated_until = Millis(0);
             let was_stored = holder.is_stored();
             match holder.references.get_mut(group) {
                 Some(references) if *references < COPIES_MAX => {
@@ -112,19 +115,22 @@ impl BlockTable {
     }
 
     /// Whether the block was not held speculatively before.
-    pub(super) fn speculate(&mut self, key: BlockKey, stream: StreamId) -> bool {
+    pub(super) fn speculate(&mut self, key: BlockKey, stream: StreamId, until: Millis) -> bool {
         self.change(key, stream, |holder| {
-            let is_first = holder.speculations == 0;
-            holder.speculations = holder.speculations.saturating_add(1);
+            let is_first = !holder.is_speculated();
+            holder.speculated_until = holder.speculated_until.max(until);
             is_first
         })
     }
 
-    /// Whether the block is not held speculatively any more.
-    pub(super) fn unspeculate(&mut self, key: BlockKey, stream: StreamId) -> bool {
+    /// Ends a speculation that was to last until `until`; whether the block was held by it and is not any more.
+    pub(super) fn unspeculate(&mut self, key: BlockKey, stream: StreamId, until: Millis) -> bool {
         self.change(key, stream, |holder| {
-            holder.speculations = holder.speculations.saturating_sub(1);
-            holder.speculations == 0
+            let was_last = holder.is_speculated() && holder.speculated_until <= until;
+            if was_last {
+                holder.speculated_until = Millis(0);
+            }
+            was_last
         })
     }
 
@@ -156,7 +162,7 @@ impl BlockTable {
 
 impl Holder {
     fn new(stream: StreamId) -> Self {
-        Self { stream, references: [0; GROUPS_MAX], speculations: 0 }
+        Self { stream, references: [0; GROUPS_MAX], speculated_until: Millis(0) }
     }
 
     fn is_stored(&self) -> bool {
@@ -164,12 +170,16 @@ impl Holder {
     }
 
     fn is_empty(&self) -> bool {
-        !self.is_stored() && self.speculations == 0
+        !self.is_stored() && !self.is_speculated()
+    }
+
+    fn is_speculated(&self) -> bool {
+        self.speculated_until > Millis(0)
     }
 
     /// The groups that have the block; all of them where it is held speculatively.
     pub(super) fn groups(&self) -> GroupMask {
-        if self.speculations > 0 {
+        if self.is_speculated() {
             return GroupMask::ALL;
         }
         GroupMask::of(self.references.iter().map(|references| *references > 0))

@@ -82,7 +82,7 @@ pub struct IndexStats {
     /// (stream, engine hash) pairs.
     pub references: usize,
     pub streams: usize,
-    /// (stream, block) pairs held only speculatively.
+    /// Blocks speculated on, each as often as it was, whose time is not over.
     pub speculative_blocks: usize,
     pub admissions: Admissions,
     pub removals: Removals,
