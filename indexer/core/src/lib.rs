@@ -10,6 +10,8 @@
 
 pub mod decode;
 pub mod event;
+#[cfg(test)]
+mod hex;
 pub mod index;
 pub mod key;
 pub mod sequencer;

@@ -32,33 +32,13 @@ use crate::index::{ClearCause, Origin};
 use crate::stream::{DegradedBy, Millis, StaleBy, Trust};
 
 mod buffer;
+mod config;
+mod replay;
 mod stats;
 
 use buffer::Buffer;
+pub use config::SequencerConfig;
 pub use stats::SequencerStats;
-
-/// How patient a sequencer is. All times in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SequencerConfig {
-    /// Whether the engine's replay socket is known.
-    pub has_replay: bool,
-    /// Longest wait for the next answer of a replay. An engine at work answers with its next step or after 100 ms.
-    pub replay_timeout_ms: u64,
-    /// Wait before a replay is asked again; grows with each attempt.
-    pub retry_ms: u64,
-    /// Attempts without progress after which what is missing counts as lost.
-    pub attempts_max: u32,
-    /// Silence after which a live stream is probed.
-    pub probe_ms: u64,
-    /// Silence from the start after which a stream is called silent.
-    pub silent_ms: u64,
-    /// How long after a replay published batches may still be ones that it brought already.
-    pub overlap_ms: u64,
-    /// Most batches that wait for a replay. Beyond it the newest are dropped, and asked for afterwards.
-    pub waiting_max: usize,
-    /// Most bytes that wait for a replay.
-    pub waiting_bytes_max: usize,
-}
 
 /// What happens on a stream. `B` is a batch, decoded or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,13 +93,26 @@ pub struct Sequencer<B> {
     /// Why the index is incomplete, and from which batch on it was built.
     degraded: Option<(DegradedBy, u64)>,
     waiting: Buffer<B>,
+    silence: Silence,
     stats: SequencerStats,
+}
+
+/// Whether the engine has ever said anything, on either socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    Lasts {
+        since: Millis,
+    },
+    /// It has lasted too long.
+    Noticed,
+    /// Something was said. It never is silent again: an idle engine says nothing either.
+    Broken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing heard yet on this connection.
-    Cold { since: Millis, is_silent: bool },
+    Cold,
     /// Everything published has been applied, as far as is known.
     Live { heard_at: Millis, replayed_at: Option<Millis> },
     /// Live, and the replay has been asked for the last batch known.
@@ -132,24 +125,6 @@ enum State {
     Stale(StaleBy),
 }
 
-// === impl SequencerConfig ===
-
-impl Default for SequencerConfig {
-    fn default() -> Self {
-        Self {
-            has_replay: true,
-            replay_timeout_ms: 5_000,
-            retry_ms: 500,
-            attempts_max: 3,
-            probe_ms: 5_000,
-            silent_ms: 10_000,
-            overlap_ms: 10_000,
-            waiting_max: 16_384,
-            waiting_bytes_max: 64 << 20,
-        }
-    }
-}
-
 // === impl Sequencer ===
 
 impl<B: Weight> Sequencer<B> {
@@ -157,17 +132,21 @@ impl<B: Weight> Sequencer<B> {
     pub fn new(config: SequencerConfig, now: Millis) -> Self {
         Self {
             config,
-            state: State::Cold { since: now, is_silent: false },
+            state: State::Cold,
             next: None,
             last_published: None,
             degraded: None,
             waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
+            silence: Silence::Lasts { since: now },
             stats: SequencerStats::default(),
         }
     }
 
     /// The one transition function: takes an input and appends what to do.
     pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        if let Input::Published { .. } | Input::Replayed { .. } | Input::ReplayEnded = input {
+            self.silence = Silence::Broken;
+        }
         match input {
             Input::Connected => self.connected(now, actions),
             Input::Disconnected => self.disconnected(actions),
@@ -188,10 +167,8 @@ impl<B: Weight> Sequencer<B> {
     pub fn trust(&self) -> Trust {
         match (self.state, self.degraded) {
             (State::Stale(by), _) => Trust::Stale(by),
-            (State::Cold { is_silent: true, .. }, _) => Trust::Silent,
-            (State::Cold { .. } | State::Gap { .. } | State::Replaying { .. }, _) => Trust::Recovering,
-            // Neither the event socket nor the replay has ever said anything.
-            (State::Live { .. } | State::Probing { .. }, Some(_)) if !self.has_heard() => Trust::Silent,
+            _ if self.silence == Silence::Noticed => Trust::Silent,
+            (State::Cold | State::Gap { .. } | State::Replaying { .. }, _) => Trust::Recovering,
             (State::Live { .. } | State::Probing { .. }, Some((by, _))) => Trust::Degraded(by),
             (State::Live { .. } | State::Probing { .. }, None) => Trust::Live,
         }
@@ -222,7 +199,7 @@ impl<B: Weight> Sequencer<B> {
     }
 
     fn disconnected(&mut self, actions: &mut VecDeque<Action<B>>) {
-        if let State::Cold { .. } = self.state {
+        if let State::Cold = self.state {
             return;
         }
         if let State::Probing { .. } | State::Replaying { .. } = self.state {
@@ -245,7 +222,7 @@ impl<B: Weight> Sequencer<B> {
             self.ask(0, 1, now, actions);
         } else {
             self.next = None;
-            self.state = State::Cold { since: now, is_silent: false };
+            self.state = State::Cold;
         }
     }
 
@@ -259,7 +236,7 @@ impl<B: Weight> Sequencer<B> {
                 return;
             }
             // The message overtook the news of its connection.
-            State::Cold { .. } => self.begin_anew(now, actions),
+            State::Cold => self.begin_anew(now, actions),
             State::Live { .. } | State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } => {
                 if self.has_restarted(seq, now) {
                     self.stats.restarts += 1;
@@ -272,7 +249,7 @@ impl<B: Weight> Sequencer<B> {
         }
         self.last_published = Some(seq);
         match self.state {
-            State::Cold { .. } => {
+            State::Cold => {
                 if seq > 0 {
                     self.degraded = Some((DegradedBy::JoinedLate, seq));
                 }
@@ -294,7 +271,7 @@ impl<B: Weight> Sequencer<B> {
             State::Live { replayed_at, .. } | State::Probing { replayed_at, .. } => {
                 replayed_at.is_some_and(|at| now.since(at) <= self.config.overlap_ms)
             }
-            State::Cold { .. } | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
+            State::Cold | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
         };
         !may_overlap && self.next.is_some_and(|next| seq < next)
     }
@@ -321,107 +298,15 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    // --- the replay ---
-
-    fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        self.stats.replays += 1;
-        let deadline = now.plus(self.config.replay_timeout_ms);
-        self.state = State::Replaying { deadline, attempt, is_answered: false, has_progressed: false };
-        actions.push_back(Action::AskReplay { from });
-    }
-
-    fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        let timeout = self.config.replay_timeout_ms;
-        let next = self.next.unwrap_or(seq);
-        match &mut self.state {
-            State::Replaying { deadline, is_answered, has_progressed, .. } => {
-                let is_first = !std::mem::replace(is_answered, true);
-                *deadline = now.plus(timeout);
-                *has_progressed |= seq == next || is_first && seq > next;
-                if is_first && seq > next {
-                    // The engine keeps nothing older, so what is missing is gone.
-                    self.stats.lost_batches += seq - next;
-                    self.lose(DegradedBy::BufferTooShort, seq, actions);
-                    self.apply(seq, batch, Origin::Replayed, actions);
-                    return;
-                }
-            }
-            State::Probing { is_answered, replayed_at, .. } => {
-                *is_answered = true;
-                if seq >= next {
-                    *replayed_at = Some(now);
-                    self.stats.tail_batches += 1;
-                }
-                if seq > next {
-                    self.state = State::Replaying {
-                        deadline: now.plus(timeout),
-                        attempt: 1,
-                        is_answered: true,
-                        has_progressed: false,
-                    };
-                }
-            }
-            State::Cold { .. } | State::Live { .. } | State::Gap { .. } | State::Stale(_) => return,
-        }
-        if seq == next {
-            self.apply(seq, batch, Origin::Replayed, actions);
-        } else {
-            self.wait(seq, batch, Origin::Replayed);
-        }
-    }
-
-    fn replay_ended(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        match self.state {
-            State::Replaying { attempt, has_progressed, .. } => {
-                self.apply_waiting(actions);
-                if self.waiting.is_empty() {
-                    self.state = State::Live { heard_at: now, replayed_at: Some(now) };
-                } else if has_progressed {
-                    self.ask(self.next.unwrap_or(0), 1, now, actions);
-                } else {
-                    self.fail_attempt(attempt, now, actions);
-                }
-            }
-            State::Probing { is_answered, replayed_at, .. } => {
-                let expects_answer = self.next.is_some_and(|next| next > 0);
-                if expects_answer && !is_answered {
-                    // It does not have the batch that it published last: another process, counting anew.
-                    self.stats.restarts += 1;
-                    self.begin_anew(now, actions);
-                } else if matches!(self.degraded, Some((DegradedBy::ReplayFailed, _))) {
-                    // The replay works again, so what was given up can be had.
-                    self.begin_anew(now, actions);
-                } else {
-                    self.state = State::Live { heard_at: now, replayed_at };
-                }
-            }
-            State::Cold { .. } | State::Live { .. } | State::Gap { .. } | State::Stale(_) => {}
-        }
-    }
-
-    fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        self.stats.replays_failed += 1;
-        if attempt < self.config.attempts_max {
-            let pause = self.config.retry_ms.saturating_mul(u64::from(attempt));
-            self.state = State::Gap { retry_at: now.plus(pause), attempt };
-            return;
-        }
-        // Go on from the newest batches that follow each other. Whatever came before them is incomplete.
-        let since = self.waiting.keep_last_run();
-        if let (Some(next), Some(since)) = (self.next, since) {
-            self.stats.lost_batches += since.saturating_sub(next);
-        }
-        self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
-        self.next = since;
-        self.apply_waiting(actions);
-        self.state = State::Live { heard_at: now, replayed_at: None };
-    }
-
     // --- time ---
 
     fn tick(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        if let Silence::Lasts { since } = self.silence
+            && now.since(since) >= self.config.silent_ms
+        {
+            self.silence = Silence::Noticed;
+        }
         match &mut self.state {
-            State::Cold { since, is_silent } => *is_silent = now.since(*since) >= self.config.silent_ms,
             State::Live { heard_at, replayed_at } => {
                 if !self.config.has_replay || now.since(*heard_at) < self.config.probe_ms {
                     return;
@@ -450,7 +335,11 @@ impl<B: Weight> Sequencer<B> {
                 actions.push_back(Action::DropReplay);
                 self.fail_attempt(attempt, now, actions);
             }
-            State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => {}
+            State::Cold
+            | State::Probing { .. }
+            | State::Gap { .. }
+            | State::Replaying { .. }
+            | State::Stale(_) => {}
         }
     }
 

@@ -1,0 +1,104 @@
+//! The transitions that a replay makes: asking, its answers, its end, its failure.
+
+use std::collections::VecDeque;
+
+use crate::index::Origin;
+use crate::stream::{DegradedBy, Millis};
+
+use super::{Action, Sequencer, State, Weight};
+
+impl<B: Weight> Sequencer<B> {
+    pub(super) fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        self.stats.replays += 1;
+        let deadline = now.plus(self.config.replay_timeout_ms);
+        self.state = State::Replaying { deadline, attempt, is_answered: false, has_progressed: false };
+        actions.push_back(Action::AskReplay { from });
+    }
+
+    pub(super) fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        let timeout = self.config.replay_timeout_ms;
+        let next = self.next.unwrap_or(seq);
+        match &mut self.state {
+            State::Replaying { deadline, is_answered, has_progressed, .. } => {
+                let is_first = !std::mem::replace(is_answered, true);
+                *deadline = now.plus(timeout);
+                *has_progressed |= seq == next || is_first && seq > next;
+                if is_first && seq > next {
+                    // The engine keeps nothing older, so what is missing is gone.
+                    self.stats.lost_batches += seq - next;
+                    self.lose(DegradedBy::BufferTooShort, seq, actions);
+                    self.apply(seq, batch, Origin::Replayed, actions);
+                    return;
+                }
+            }
+            State::Probing { is_answered, replayed_at, .. } => {
+                *is_answered = true;
+                if seq >= next {
+                    *replayed_at = Some(now);
+                    self.stats.tail_batches += 1;
+                }
+                if seq > next {
+                    self.state = State::Replaying {
+                        deadline: now.plus(timeout),
+                        attempt: 1,
+                        is_answered: true,
+                        has_progressed: false,
+                    };
+                }
+            }
+            State::Cold | State::Live { .. } | State::Gap { .. } | State::Stale(_) => return,
+        }
+        if seq == next {
+            self.apply(seq, batch, Origin::Replayed, actions);
+        } else {
+            self.wait(seq, batch, Origin::Replayed);
+        }
+    }
+
+    pub(super) fn replay_ended(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        match self.state {
+            State::Replaying { attempt, has_progressed, .. } => {
+                self.apply_waiting(actions);
+                if self.waiting.is_empty() {
+                    self.state = State::Live { heard_at: now, replayed_at: Some(now) };
+                } else if has_progressed {
+                    self.ask(self.next.unwrap_or(0), 1, now, actions);
+                } else {
+                    self.fail_attempt(attempt, now, actions);
+                }
+            }
+            State::Probing { is_answered, replayed_at, .. } => {
+                let expects_answer = self.next.is_some_and(|next| next > 0);
+                if expects_answer && !is_answered {
+                    // It does not have the batch that it published last: another process, counting anew.
+                    self.stats.restarts += 1;
+                    self.begin_anew(now, actions);
+                } else if matches!(self.degraded, Some((DegradedBy::ReplayFailed, _))) {
+                    // The replay works again, so what was given up can be had.
+                    self.begin_anew(now, actions);
+                } else {
+                    self.state = State::Live { heard_at: now, replayed_at };
+                }
+            }
+            State::Cold | State::Live { .. } | State::Gap { .. } | State::Stale(_) => {}
+        }
+    }
+
+    pub(super) fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        self.stats.replays_failed += 1;
+        if attempt < self.config.attempts_max {
+            let pause = self.config.retry_ms.saturating_mul(u64::from(attempt));
+            self.state = State::Gap { retry_at: now.plus(pause), attempt };
+            return;
+        }
+        // Go on from the newest batches that follow each other. Whatever came before them is incomplete.
+        let since = self.waiting.keep_last_run();
+        if let (Some(next), Some(since)) = (self.next, since) {
+            self.stats.lost_batches += since.saturating_sub(next);
+        }
+        self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
+        self.next = since;
+        self.apply_waiting(actions);
+        self.state = State::Live { heard_at: now, replayed_at: None };
+    }
+}
