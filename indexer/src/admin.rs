@@ -11,8 +11,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
+mod collector;
 pub mod state;
 
+pub use collector::EndpointCollector;
 pub use state::StateSource;
 
 use crate::lifecycle::Readiness;

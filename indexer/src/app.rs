@@ -20,7 +20,7 @@ use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use warmpath_proto::v1::peer_server::PeerServer;
 use warmpath_proto::v1::scorer_server::ScorerServer;
 
-use crate::admin::{Admin, StateSource};
+use crate::admin::{Admin, EndpointCollector, StateSource};
 use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -96,6 +96,7 @@ impl App {
         let peer_metrics = PeerMetrics::default();
         peer_metrics.register(&mut registry);
         registry.register_collector(Box::new(ingest.collector()));
+        registry.register_collector(Box::new(EndpointCollector { view: view.clone(), books: books.clone() }));
 
         // Admin, so that the rest of the start can be watched.
         let state = StateSource {
@@ -135,8 +136,9 @@ impl App {
         tasks.spawn("housekeeping", housekeeping);
 
         // Peers.
-        let publisher = Publisher::new(books.clone(), view.clone(), peer_metrics.clone());
-        tasks.spawn("publish", publisher.clone().run(stop.clone()));
+        let publisher = Publisher::new(books.clone(), peer_metrics.clone());
+        let peer = PeerServer::new(publisher.service(view.clone()));
+        tasks.spawn("publish", publisher.run(stop.clone()));
         for peer in &config.peers {
             let follower = Follower {
                 peer: peer.clone(),
@@ -151,21 +153,13 @@ impl App {
         // Models, the slow part, then the service.
         let loading = readiness.wait_for("models");
         let model_configs = config.models.clone();
-        let models = tokio::task::spawn_blocking(move || Models::load(&model_configs)).await?;
-        let models = match models {
-            Ok(models) => models,
-            Err(errors) => {
-                let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                bail!("cannot load the models:\n  {}", lines.join("\n  "));
-            }
-        };
+        let models = tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??;
         drop(loading);
         let shared = Shared { view: view.clone(), index, books: books.clone(), clock };
         let decider = Arc::new(Decider::new(&config, models, shared, decide_metrics.clone()));
         let reporter = Reporter { books, view: view.clone(), clock, model_names, metrics: decide_metrics };
         let scorer = ScorerServer::new(ScorerService { decider, reporter })
             .max_decoding_message_size(config.limits.max_message_bytes);
-        let peer = PeerServer::new(PeerService::new(publisher, stop.clone()));
         spawn_grpc(&mut tasks, grpc, scorer, peer);
 
         let warmup = warmup::Warmup {

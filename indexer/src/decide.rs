@@ -32,7 +32,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 
-pub use models::{ModelError, Models};
+pub use models::{ModelErrors, Models};
 pub use question::{Chat, Prompt, Question};
 pub use reason::Reason;
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use warmpath_indexer::app::App;
 use warmpath_indexer::config::Config;
+use warmpath_indexer::decide::{ModelErrors, Models};
 use warmpath_indexer::logs;
 
 /// Exit code of a configuration that cannot be used, as in sysexits.h.
@@ -26,7 +27,7 @@ enum Command {
         /// The configuration file.
         #[arg(long)]
         config: PathBuf,
-        /// Checks the configuration, prints the effective one and exits.
+        /// Checks the configuration and the models' files, prints what is in effect, and exits.
         #[arg(long)]
         check: bool,
     },
@@ -39,21 +40,32 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     if check {
-        return match config.to_yaml() {
-            Ok(yaml) => {
-                print_out(&yaml);
-                ExitCode::SUCCESS
-            }
-            Err(error) => refused(&error),
-        };
+        return self::check(&config);
     }
     logs::start(&config.log);
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "cannot go on");
-            ExitCode::FAILURE
+        Err(error) => match error.downcast_ref::<ModelErrors>() {
+            Some(errors) => refused(errors),
+            None => {
+                tracing::error!(error = format!("{error:#}"), "cannot go on");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Does all of the start that needs no network.
+fn check(config: &Config) -> ExitCode {
+    if let Err(errors) = Models::load(&config.models) {
+        return refused(&errors);
+    }
+    match config.to_yaml() {
+        Ok(yaml) => {
+            print_out(&yaml);
+            ExitCode::SUCCESS
         }
+        Err(error) => refused(&error),
     }
 }
 
@@ -70,7 +82,7 @@ fn print_out(text: &str) {
     print!("{text}");
 }
 
-#[expect(clippy::print_stderr, reason = "there are no logs before there is a configuration")]
+#[expect(clippy::print_stderr, reason = "a person reads why the configuration is refused")]
 fn refused(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("{error}");
     ExitCode::from(EX_USAGE)

@@ -34,11 +34,10 @@ const BATCH_CHANGES_MAX: usize = 4096;
 /// Batches that a slow follower may be behind before it has to start again.
 const BATCHES_BEHIND_MAX: usize = 256;
 
-/// Tells followers what changes here.
-#[derive(Clone, Debug)]
+/// Tells followers what changes here, until it is dropped.
+#[derive(Debug)]
 pub struct Publisher {
     books: Arc<Mutex<Books>>,
-    view: Arc<View>,
     batches: broadcast::Sender<Batch>,
     metrics: PeerMetrics,
 }
@@ -53,25 +52,31 @@ enum Batch {
 /// Serves `Peer`.
 #[derive(Clone, Debug)]
 pub struct PeerService {
-    publisher: Publisher,
-    /// Ends streams, which would last for ever.
-    stop: CancellationToken,
+    books: Arc<Mutex<Books>>,
+    view: Arc<View>,
+    /// Weak, so that every stream ends, with all that was told, when the publisher does.
+    batches: broadcast::WeakSender<Batch>,
 }
 
 // === impl Publisher ===
 
 impl Publisher {
-    pub fn new(books: Arc<Mutex<Books>>, view: Arc<View>, metrics: PeerMetrics) -> Self {
+    pub fn new(books: Arc<Mutex<Books>>, metrics: PeerMetrics) -> Self {
         let (batches, _) = broadcast::channel(BATCHES_BEHIND_MAX);
-        Self { books, view, batches, metrics }
+        Self { books, batches, metrics }
     }
 
-    /// Sends what has gathered, on a beat, until `stop`.
+    /// The service through which others follow.
+    pub fn service(&self, view: Arc<View>) -> PeerService {
+        PeerService { books: self.books.clone(), view, batches: self.batches.downgrade() }
+    }
+
+    /// Sends what has gathered, on a beat, until `stop`; then the rest.
     pub async fn run(self, stop: CancellationToken) {
         let mut beats = tokio::time::interval(BATCH_WAIT);
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return self.flush(),
                 _ = beats.tick() => self.flush(),
             }
         }
@@ -94,26 +99,6 @@ impl Publisher {
             // An error says that nobody follows, and then nobody needs it.
             let _nobody = self.batches.send(batch);
         }
-    }
-
-    /// Everything held now, then every change.
-    fn follow(&self) -> impl Stream<Item = Result<LedgerChanges, Status>> + Send + 'static {
-        let (snapshot, changes) = {
-            // Under the lock, so that no change falls between the two.
-            let books = self.books.lock();
-            let changes = books.snapshot(&self.view.current());
-            (in_batches(books.own(), changes, true), self.batches.subscribe())
-        };
-        let changes = stream::unfold(changes, |mut changes| async move {
-            let batch = match changes.recv().await {
-                Ok(Batch::Changes(batch)) => Ok(batch),
-                Ok(Batch::Restart) => Err(follow_again("changes were lost; follow again")),
-                Err(RecvError::Lagged(_)) => Err(follow_again("too far behind; follow again")),
-                Err(RecvError::Closed) => return None,
-            };
-            Some((batch, changes))
-        });
-        stream::iter(snapshot.into_iter().map(Ok)).chain(changes)
     }
 }
 
@@ -138,8 +123,25 @@ fn in_batches(own: IndexerId, changes: Vec<Change>, snapshot: bool) -> Vec<Ledge
 // === impl PeerService ===
 
 impl PeerService {
-    pub fn new(publisher: Publisher, stop: CancellationToken) -> Self {
-        Self { publisher, stop }
+    /// Everything held now, then every change. None: the program is ending.
+    fn changes(&self) -> Option<impl Stream<Item = Result<LedgerChanges, Status>> + Send + 'static> {
+        let batches = self.batches.upgrade()?;
+        let (snapshot, changes) = {
+            // Under the lock, so that no change falls between the two.
+            let books = self.books.lock();
+            let changes = books.snapshot(&self.view.current());
+            (in_batches(books.own(), changes, true), batches.subscribe())
+        };
+        let changes = stream::unfold(changes, |mut changes| async move {
+            let batch = match changes.recv().await {
+                Ok(Batch::Changes(batch)) => Ok(batch),
+                Ok(Batch::Restart) => Err(follow_again("changes were lost; follow again")),
+                Err(RecvError::Lagged(_)) => Err(follow_again("too far behind; follow again")),
+                Err(RecvError::Closed) => return None,
+            };
+            Some((batch, changes))
+        });
+        Some(stream::iter(snapshot.into_iter().map(Ok)).chain(changes))
     }
 }
 
@@ -149,8 +151,7 @@ impl Peer for PeerService {
 
     async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
         tracing::info!(follower = request.into_inner().follower_id, "an indexer follows");
-        let stopped = self.stop.clone().cancelled_owned();
-        let stream = self.publisher.follow().take_until(stopped);
-        Ok(Response::new(Box::pin(stream)))
+        let changes = self.changes().ok_or_else(|| follow_again("this indexer is ending"))?;
+        Ok(Response::new(Box::pin(changes)))
     }
 }

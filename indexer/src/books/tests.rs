@@ -1,1 +1,177 @@
+use std::net::SocketAddr;
 
+use super::*;
+use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation};
+use crate::ledger::Load;
+
+const LEASE: u64 = 1000;
+
+/// Two indexers' view of the same two endpoints, under places of their own.
+fn fleet() -> Snapshot {
+    let mut fleet = Fleet::new(3);
+    let endpoints = [1, 2].map(|host| EndpointSpec {
+        address: SocketAddr::from(([10, 0, 0, host], 80)),
+        model: ModelIndex(0),
+        ranks: 2,
+        events: None,
+        replay: None,
+    });
+    fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
+    fleet.snapshot()
+}
+
+fn books(id: u32) -> Books {
+    Books::new(IndexerId::new(id).unwrap(), 100)
+}
+
+fn placed(endpoint: &str, rank: u32) -> Placed {
+    Placed { endpoint: endpoint.into(), rank, queued_tokens: 100, sequences: 1, lease_ms: LEASE }
+}
+
+fn forecast() -> Forecast {
+    Forecast { model: None, policy: "cost", cached_tokens: Vec::new() }
+}
+
+fn place(fleet: &Snapshot, endpoint: &str, rank: usize) -> StreamId {
+    fleet.by_name(endpoint).unwrap().ranks[rank].place
+}
+
+/// Reserves a decision of `books` on the first endpoint.
+fn decide(books: &mut Books, fleet: &Snapshot) -> DecisionId {
+    let id = DecisionIds::new(books.own()).next();
+    let at = place(fleet, "10.0.0.1:80", 1);
+    books.reserve(id, at, placed("10.0.0.1:80", 1), forecast(), Millis(0)).unwrap();
+    id
+}
+
+fn pending(books: &mut Books) -> Vec<Change> {
+    match books.take_pending() {
+        Pending::Changes(changes) => changes,
+        Pending::Overflown => panic!("overflown"),
+    }
+}
+
+/// Lets `to` hear all that `from` has to tell.
+fn tell(from: &mut Books, to: &mut [&mut Books], fleet: &Snapshot) -> Vec<PeerChange> {
+    let sender = from.own();
+    let changes = pending(from);
+    to.iter_mut()
+        .flat_map(|books| {
+            changes
+                .iter()
+                .map(|change| books.hear(sender, change.clone(), fleet, Millis(0)))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn total(books: &Books, fleet: &Snapshot) -> (u64, u64) {
+    let places = fleet.endpoints.iter().flat_map(|endpoint| &endpoint.ranks);
+    places
+        .map(|rank| books.ledger().load(rank.place))
+        .fold((0, 0), |(q, a), Load { queued_tokens, sequences }| (q + queued_tokens, a + sequences))
+}
+
+#[test]
+fn ids_name_their_indexer() {
+    let ids = DecisionIds::new(IndexerId::new(7).unwrap());
+    let (first, second) = (ids.next(), ids.next());
+    assert_ne!(first, second);
+    assert_eq!(IndexerId::of(second), IndexerId::new(7));
+    assert_eq!(IndexerId::of(DecisionId(5)), None);
+}
+
+#[test]
+fn a_report_to_another_indexer_reaches_all_through_the_maker() {
+    let fleet = fleet();
+    let (mut a, mut b, mut c) = (books(1), books(2), books(3));
+    let id = decide(&mut a, &fleet);
+    tell(&mut a, &mut [&mut b, &mut c], &fleet);
+    assert_eq!([total(&a, &fleet), total(&b, &fleet), total(&c, &fleet)], [(100, 1); 3]);
+
+    let elsewhere = place(&fleet, "10.0.0.2:80", 1);
+    b.report(id, Event::Moved(elsewhere), &fleet, Millis(0));
+    b.report(id, Event::Started, &fleet, Millis(0));
+    tell(&mut b, &mut [&mut a, &mut c], &fleet);
+    for books in [&a, &b, &c] {
+        assert_eq!(books.ledger().load(elsewhere), Load { queued_tokens: 0, sequences: 1 });
+    }
+    c.report(id, Event::Released, &fleet, Millis(0));
+    // B does not hear C, only the maker.
+    tell(&mut c, &mut [&mut a], &fleet);
+    assert_eq!(total(&b, &fleet), (0, 1));
+    tell(&mut a, &mut [&mut b, &mut c], &fleet);
+    assert_eq!([total(&a, &fleet), total(&b, &fleet), total(&c, &fleet)], [(0, 0); 3]);
+    for books in [&mut a, &mut b, &mut c] {
+        assert_eq!(pending(books), [], "nothing goes in circles");
+        assert!(books.ledger().check());
+    }
+}
+
+/// The end can be told sooner than the beginning: by another indexer, over another connection.
+#[test]
+fn an_end_that_overtakes_its_beginning_leaves_nothing() {
+    let fleet = fleet();
+    let (mut a, mut b) = (books(1), books(2));
+    let id = decide(&mut a, &fleet);
+    assert_eq!(b.report(id, Event::Released, &fleet, Millis(0)), None);
+    tell(&mut b, &mut [&mut a], &fleet);
+    tell(&mut a, &mut [&mut b], &fleet);
+    assert_eq!((total(&a, &fleet), total(&b, &fleet)), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn what_is_over_does_not_come_back() {
+    let fleet = fleet();
+    let (mut a, mut b) = (books(1), books(2));
+    let id = decide(&mut a, &fleet);
+    tell(&mut a, &mut [&mut b], &fleet);
+    b.report(id, Event::Moved(place(&fleet, "10.0.0.2:80", 0)), &fleet, Millis(0));
+    a.report(id, Event::Released, &fleet, Millis(0));
+    assert_eq!(tell(&mut b, &mut [&mut a], &fleet), [PeerChange::UnknownDecision]);
+    assert_eq!(total(&a, &fleet), (0, 0));
+}
+
+#[test]
+fn a_snapshot_brings_what_is_open_and_ends_what_is_not() {
+    let fleet = fleet();
+    let (mut a, mut b) = (books(1), books(2));
+    let kept = decide(&mut a, &fleet);
+    a.report(kept, Event::Started, &fleet, Millis(0));
+    let stale = DecisionId(kept.0 + 1);
+    b.hear(a.own(), Change { id: stale, what: What::Reserved(placed("10.0.0.1:80", 0)) }, &fleet, Millis(0));
+    let own = decide(&mut b, &fleet);
+    let snapshot = a.snapshot(&fleet);
+    b.keep_only(a.own(), &snapshot.iter().map(|change| change.id).collect(), Millis(0));
+    for change in snapshot {
+        assert_eq!(b.hear(a.own(), change, &fleet, Millis(0)), PeerChange::Applied);
+    }
+    let mut open: Vec<_> = b.ledger().entries().map(|(id, entry)| (id, entry.phase)).collect();
+    open.sort_by_key(|(id, _)| *id);
+    assert_eq!(open, [(kept, Phase::Running), (own, Phase::Queued)]);
+}
+
+#[test]
+fn changes_of_endpoints_that_are_not_here_are_told_apart() {
+    let fleet = fleet();
+    let mut b = books(2);
+    let id = DecisionId(1 << 32);
+    let sender = IndexerId::new(1).unwrap();
+    for (endpoint, rank) in [("10.0.0.9:80", 0), ("10.0.0.1:80", 2)] {
+        let change = Change { id, what: What::Reserved(placed(endpoint, rank)) };
+        assert_eq!(b.hear(sender, change, &fleet, Millis(0)), PeerChange::UnknownEndpoint);
+    }
+    assert!(b.ledger().is_empty());
+}
+
+#[test]
+fn too_many_changes_restart_the_followers() {
+    let fleet = fleet();
+    let mut a = books(1);
+    let id = decide(&mut a, &fleet);
+    for _ in 0..PENDING_MAX {
+        a.report(id, Event::Renewed, &fleet, Millis(0));
+    }
+    assert_eq!(a.take_pending(), Pending::Overflown);
+    assert_eq!(pending(&mut a), []);
+}

@@ -187,12 +187,12 @@ impl Fields {
 
     /// Every key that was not asked for is a mistake.
     pub(super) fn finish(self, problems: &mut Problems) {
-        for (key, _) in &self.entries {
+        for (key, value) in &self.entries {
             let name = key.as_str().map_or_else(|| quoted(key), str::to_owned);
             let path = self.path_of(&name);
             problems.note(
                 &path,
-                Some(&Value::String(name)),
+                Some(value),
                 format!("no such key; known here are {}", self.known.join(", ")),
             );
         }

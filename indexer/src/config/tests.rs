@@ -1,1 +1,150 @@
+use super::*;
 
+const FULL: &str = r#"
+listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
+policy: { name: longest_prefix, lambda: 2, mu_tokens: 10.5 }
+models:
+  - { name: qwen3, aliases: [tiny, 7], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
+  - { name: other }
+endpoints:
+  static:
+    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3 }
+  dns:
+    - { name: vllm-headless, port: 8000, events_port: 5557, model: other, refresh_ms: 1000 }
+scrape: { interval_ms: 250 }
+leases: { reservation_ms: 1000, speculative_ms: 2000 }
+peers: ["10.0.0.9:50051", "indexer-1.local:50061"]
+log: { format: text, level: "info,warmpath_indexer=debug" }
+"#;
+
+/// The paths of all problems with this text.
+fn problems(text: &str) -> Vec<String> {
+    match Config::parse(text) {
+        Err(ConfigError::Invalid { problems }) => problems.iter().map(|p| p.path().to_owned()).collect(),
+        other => panic!("expected problems, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_full_configuration_is_taken_as_written() {
+    let config = Config::parse(FULL).unwrap();
+    assert_eq!(config.policy.policy(), Policy::LongestPrefix);
+    assert_eq!(config.policy.named("cost"), Some(Policy::Cost { lambda: 2.0, mu: 10.5 }));
+    assert_eq!(config.models[0].aliases, ["tiny", "7"]);
+    assert_eq!(config.models[0].engine_version.as_deref(), Some("0.32"));
+    let endpoint = &config.endpoints.fixed[0];
+    let replay = endpoint.replay.as_ref().and_then(|replay| replay.of_rank(1));
+    assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
+    assert_eq!(config.endpoints.dns[0].replay_port, None);
+    assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
+    assert_eq!(config.log.format, LogFormat::Text);
+    assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config, "what is printed reads back");
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    let config = Config::parse("").unwrap();
+    assert_eq!(config.listen.grpc.to_string(), defaults::GRPC);
+    assert_eq!(config.policy.policy(), Policy::by_name("cost").unwrap());
+    assert_eq!(config.leases.reservation_ms, defaults::RESERVATION_MS);
+}
+
+#[test]
+fn every_mistake_is_found_at_once() {
+    let text = r#"
+listen: { grpc: nowhere }
+policy: { name: fast, lambda: -1, mu_tokens: .nan }
+models: [{ aliases: [""] }, { name: a }, { name: a, tokenizer: x }]
+endpoints:
+  static:
+    - { address: "host:1", model: b }
+    - { address: "127.0.0.1:1", events: "udp://x:1", ranks: 0, model: a }
+    - { address: "127.0.0.1:1", replay: "tcp://x:1", model: a }
+  dns: [{ port: 0, events_port: 65535, ranks: 2, model: a }]
+scrape: 5
+leases: { reservation_ms: 1 }
+peers: [7]
+log: { format: xml, level: "a=b=c" }
+nonsense: true
+"#;
+    let expected = [
+        "models[0].name",
+        "models[0].aliases[0]",
+        "models[2].name",
+        "models[2].tokenizer",
+        "listen.grpc",
+        "policy.name",
+        "policy.lambda",
+        "policy.mu_tokens",
+        "endpoints.static[0].address",
+        "endpoints.static[0].model",
+        "endpoints.static[1].ranks",
+        "endpoints.static[1].events",
+        "endpoints.static[2].replay",
+        "endpoints.static[2].address",
+        "endpoints.dns[0].name",
+        "endpoints.dns[0].port",
+        "endpoints.dns[0].port",
+        "endpoints.dns[0].events_port",
+        "scrape",
+        "leases.reservation_ms",
+        "peers[0]",
+        "log.format",
+        "log.level",
+        "nonsense",
+    ];
+    assert_eq!(problems(text), expected);
+}
+
+#[test]
+fn a_message_names_key_value_and_remedy() {
+    let error = Config::parse("policy: { name: fast }").unwrap_err().to_string();
+    let line = "policy.name: found \"fast\"; expected one of round_robin, least_load, longest_prefix, cost";
+    assert!(error.starts_with("1 mistake in the configuration:") && error.contains(line), "{error}");
+}
+
+#[test]
+fn ports_of_ranks_have_to_exist_and_listeners_to_differ() {
+    let endpoint = "models: [{ name: a }]\nendpoints: { static: [{ address: \"1.2.3.4:5\", events: \"tcp://x:65535\", ranks: 2 }] }";
+    assert_eq!(problems(endpoint), ["endpoints.static[0].events"]);
+    assert_eq!(problems("listen: { grpc: \"127.0.0.1:1\", admin: \"127.0.0.1:1\" }"), ["listen.admin"]);
+}
+
+#[test]
+fn what_is_no_yaml_is_refused_with_its_place() {
+    let error = Config::parse("a: [").unwrap_err();
+    assert!(matches!(error, ConfigError::Syntax(_)));
+    assert!(error.to_string().contains("line"), "{error}");
+}
+
+/// Every key is in the README with its default.
+#[test]
+fn the_readme_lists_every_key() {
+    let readme = include_str!("../../README.md");
+    let config = Config::parse(FULL).unwrap();
+    let printed: serde_yaml_ng::Value = serde_yaml_ng::from_str(&config.to_yaml().unwrap()).unwrap();
+    let mut keys = Vec::new();
+    collect(&printed, "", &mut keys);
+    assert!(keys.len() > 30, "{keys:?}");
+    for key in keys {
+        assert!(readme.contains(&format!("| `{key}` |")), "README.md has no row for `{key}`");
+    }
+}
+
+/// The paths of all leaves, with `[]` for the items of a list.
+fn collect(value: &serde_yaml_ng::Value, path: &str, keys: &mut Vec<String>) {
+    match value {
+        serde_yaml_ng::Value::Mapping(entries) => {
+            for (key, value) in entries {
+                let key = key.as_str().unwrap();
+                let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+                collect(value, &path, keys);
+            }
+        }
+        serde_yaml_ng::Value::Sequence(items) if items.iter().any(serde_yaml_ng::Value::is_mapping) => {
+            items.iter().for_each(|item| collect(item, &format!("{path}[]"), keys));
+        }
+        _ if keys.iter().any(|known| known == path) => {}
+        _ => keys.push(path.to_owned()),
+    }
+}

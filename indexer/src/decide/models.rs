@@ -26,12 +26,17 @@ pub struct Models {
 
 /// Why a model cannot be served.
 #[derive(Debug, Error)]
-pub enum ModelError {
+enum ModelError {
     #[error("models[{index}].engine_version: {source}")]
     Version { index: usize, source: ParseVersionError },
     #[error("models[{index}].tokenizer_dir: {source}")]
     Files { index: usize, source: LoadError },
 }
+
+/// Every model that cannot be served.
+#[derive(Debug, Error)]
+#[error("cannot load the models:\n{}", lines(.0))]
+pub struct ModelErrors(Vec<ModelError>);
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,7 +48,7 @@ impl std::fmt::Debug for Model {
 
 impl Models {
     /// Loads the files of every model; takes seconds. All failures are returned.
-    pub fn load(configs: &[ModelConfig]) -> Result<Self, Vec<ModelError>> {
+    pub fn load(configs: &[ModelConfig]) -> Result<Self, ModelErrors> {
         let (mut models, mut errors) = (Vec::new(), Vec::new());
         for (index, config) in configs.iter().enumerate() {
             match renderer(index, config) {
@@ -52,7 +57,7 @@ impl Models {
             }
         }
         if !errors.is_empty() {
-            return Err(errors);
+            return Err(ModelErrors(errors));
         }
         let names = configs.iter().enumerate().flat_map(|(index, config)| {
             let names = std::iter::once(&config.name).chain(&config.aliases);
@@ -84,4 +89,8 @@ fn renderer(index: usize, config: &ModelConfig) -> Result<Option<Arc<ModelPrompt
         ModelFiles { chat_template: config.chat_template.clone(), engine_version, ..ModelFiles::in_dir(dir) };
     let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
     Ok(Some(Arc::new(renderer)))
+}
+
+fn lines(errors: &[ModelError]) -> String {
+    errors.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n")
 }

@@ -64,6 +64,9 @@ impl Pool {
         deadline: Option<Instant>,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolError> {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(PoolError::Late);
+        }
         let admission = self.admit(bytes)?;
         let threads = self.threads.clone();
         let work = async move {

@@ -1,1 +1,91 @@
+use std::net::SocketAddr;
 
+use warmpath_kv::Millis;
+
+use super::*;
+use crate::fleet::{EndpointSpec, Fleet, Observation, Sample};
+use crate::ledger::{Ledger, Reservation};
+
+/// Two endpoints of model 0, the second with two ranks, and one of model 1.
+fn fleet() -> Snapshot {
+    let mut fleet = Fleet::new(1);
+    let endpoints = [(1, 0, 1), (2, 0, 2), (3, 1, 1)].map(|(host, model, ranks)| EndpointSpec {
+        address: SocketAddr::from(([10, 0, 0, host], 80)),
+        model: ModelIndex(model),
+        ranks,
+        events: None,
+        replay: None,
+    });
+    fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
+    fleet.snapshot()
+}
+
+fn names(endpoints: &[&Endpoint]) -> Vec<String> {
+    endpoints.iter().map(|endpoint| endpoint.name.to_string()).collect()
+}
+
+#[test]
+fn only_endpoints_of_the_model_are_candidates_and_all_where_it_is_not_known() {
+    let fleet = fleet();
+    assert_eq!(names(&serving(&fleet, Some(ModelIndex(0)))), ["10.0.0.1:80", "10.0.0.2:80"]);
+    assert_eq!(names(&serving(&fleet, Some(ModelIndex(1)))), ["10.0.0.3:80"]);
+    assert_eq!(serving(&fleet, None).len(), 3);
+}
+
+#[test]
+fn a_candidate_per_rank_with_our_count_and_what_the_engine_says() {
+    let fleet = fleet();
+    let endpoints = serving(&fleet, Some(ModelIndex(0)));
+    let ranks: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).collect();
+    let mut ledger = Ledger::new(10);
+    let reservation = Reservation { place: ranks[1].place, queued_tokens: 70, sequences: 2, lease_ms: 1000 };
+    ledger.reserve(DecisionId(1), reservation, None, Millis(0)).unwrap();
+    let sample = Sample { at: Millis(100), running: 5, waiting: 1, kv_usage: 0.75, foreign_sequences: 4 };
+    ranks[1].gauge.set(sample);
+    let holder = ranks[2].place;
+    let cached = |place| if place == holder { 48 } else { 0 };
+
+    let (seats, fresh) = gather(&endpoints, cached, &ledger, Millis(200), 100);
+    let seen: Vec<_> = seats.iter().map(|seat| (&*seat.endpoint, seat.rank)).collect();
+    assert_eq!(seen, [("10.0.0.1:80", None), ("10.0.0.2:80", Some(0)), ("10.0.0.2:80", Some(1))]);
+    assert_eq!(fresh.iter().map(|c| c.cached_tokens).collect::<Vec<_>>(), [0, 0, 48]);
+    assert_eq!((fresh[1].queued_tokens, fresh[1].active_sequences, fresh[1].pressure), (70, 6, 0.75));
+
+    // Old figures are left out; our own count stays.
+    let (_, stale) = gather(&endpoints, cached, &ledger, Millis(10_000), 100);
+    assert_eq!((stale[1].queued_tokens, stale[1].active_sequences, stale[1].pressure), (70, 2, 0.0));
+}
+
+#[test]
+fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
+    let fleet = fleet();
+    let endpoints = serving(&fleet, None);
+    let (seats, candidates) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
+    let entry = |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0 };
+    // Both ranks of the second endpoint first.
+    let ranking = [entry(2), entry(1), entry(0), entry(3)];
+    let best: Vec<_> = best_of_each_endpoint(&ranking, &seats, &candidates)
+        .into_iter()
+        .map(|(seat, _, _)| (&*seat.endpoint, seat.rank))
+        .collect();
+    assert_eq!(best, [("10.0.0.2:80", Some(1)), ("10.0.0.1:80", None), ("10.0.0.3:80", None)]);
+}
+
+#[test]
+fn reasons_have_distinct_names_that_are_label_values() {
+    let error = warmpath_prompt::PromptError::Media { kind: "image".into() };
+    let reasons = [
+        Reason::Filter(warmpath_core::outcome::Reason::PromptEmbeds),
+        Reason::UnknownModel,
+        Reason::NoTokenizer,
+        Reason::from(&error),
+        Reason::BelowBlock,
+        Reason::NoEvents,
+        Reason::Busy,
+        Reason::Late,
+        Reason::Failed,
+    ];
+    let names: std::collections::HashSet<_> = reasons.iter().map(|reason| reason.name()).collect();
+    assert_eq!(names.len(), reasons.len());
+    assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
+}

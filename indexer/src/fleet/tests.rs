@@ -1,1 +1,123 @@
+use super::*;
 
+fn spec(host: u8) -> EndpointSpec {
+    EndpointSpec {
+        address: SocketAddr::from(([10, 0, 0, host], 8000)),
+        model: ModelIndex(0),
+        ranks: 2,
+        events: None,
+        replay: None,
+    }
+}
+
+fn listed(source: usize, hosts: &[u8]) -> Observation {
+    Observation::Listed { source, endpoints: hosts.iter().map(|host| spec(*host)).collect() }
+}
+
+fn refused(host: u8) -> Observation {
+    Observation::Contacted { address: spec(host).address, contact: Contact::Refused }
+}
+
+fn answered(host: u8) -> Observation {
+    Observation::Contacted { address: spec(host).address, contact: Contact::Answered }
+}
+
+/// `+host`, `-host` and `!host` (health), in order.
+fn summary(changes: &[Change]) -> Vec<String> {
+    let host =
+        |name: &str| name.rsplit(['.']).next().and_then(|rest| rest.split(':').next().map(str::to_owned));
+    changes
+        .iter()
+        .map(|change| match change {
+            Change::Added(endpoint) => format!("+{}", host(&endpoint.name).unwrap()),
+            Change::Removed(endpoint) => format!("-{}", host(&endpoint.name).unwrap()),
+            Change::HealthChanged { name, health } => format!("!{}{}", host(name).unwrap(), health.name()),
+        })
+        .collect()
+}
+
+fn names(fleet: &Fleet) -> Vec<String> {
+    fleet.snapshot().usable().map(|endpoint| endpoint.name.to_string()).collect()
+}
+
+#[test]
+fn sources_add_up_and_each_replaces_its_own_set() {
+    let mut fleet = Fleet::new(3);
+    assert_eq!(summary(&fleet.apply(listed(0, &[2, 1]))), ["+1", "+2"]);
+    assert_eq!(summary(&fleet.apply(listed(1, &[2, 3]))), ["+3"]);
+    assert_eq!(summary(&fleet.apply(listed(1, &[4]))), ["-3", "+4"]);
+    assert_eq!(summary(&fleet.apply(listed(1, &[4]))), [""; 0]);
+    assert_eq!(names(&fleet), ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.4:8000"]);
+}
+
+/// An endpoint that goes and comes, or changes, is another incarnation: nothing late can be taken for it.
+#[test]
+fn every_incarnation_has_new_places() {
+    let mut fleet = Fleet::new(3);
+    let mut seen = std::collections::HashSet::new();
+    let mut all_new = |fleet: &Fleet| {
+        let snapshot = fleet.snapshot();
+        snapshot.endpoints.iter().flat_map(|endpoint| &endpoint.ranks).all(|rank| seen.insert(rank.place))
+    };
+    fleet.apply(listed(0, &[1]));
+    assert!(all_new(&fleet));
+    fleet.apply(listed(0, &[]));
+    fleet.apply(listed(0, &[1]));
+    assert!(all_new(&fleet));
+    let more_ranks = EndpointSpec { ranks: 3, ..spec(1) };
+    let changes = fleet.apply(Observation::Listed { source: 0, endpoints: vec![more_ranks] });
+    assert_eq!(summary(&changes), ["-1", "+1"]);
+    assert!(all_new(&fleet));
+}
+
+#[test]
+fn refusals_in_a_row_avoid_an_endpoint_and_the_first_answer_brings_it_back() {
+    let mut fleet = Fleet::new(2);
+    fleet.apply(listed(0, &[1, 2]));
+    assert_eq!(summary(&fleet.apply(refused(1))), [""; 0]);
+    assert_eq!(names(&fleet).len(), 2);
+    assert_eq!(summary(&fleet.apply(refused(1))), ["!1avoided"]);
+    assert_eq!(names(&fleet), ["10.0.0.2:8000"]);
+    assert_eq!(summary(&fleet.apply(answered(1))), ["!1good"]);
+    assert_eq!(names(&fleet).len(), 2);
+    assert_eq!(summary(&fleet.apply(refused(9))), [""; 0], "nobody we know");
+}
+
+/// Traffic never stops because all seem dead.
+#[test]
+fn when_all_are_avoided_all_are_used() {
+    let mut fleet = Fleet::new(1);
+    fleet.apply(listed(0, &[1, 2]));
+    fleet.apply(refused(1));
+    fleet.apply(refused(2));
+    assert_eq!(names(&fleet).len(), 2);
+}
+
+#[test]
+fn the_version_is_that_of_the_usable_set_and_the_same_everywhere() {
+    let mut fleet = Fleet::new(1);
+    let empty = fleet.snapshot().version;
+    fleet.apply(listed(0, &[1, 2]));
+    let both = fleet.snapshot().version;
+    fleet.apply(refused(1));
+    let one = fleet.snapshot().version;
+    fleet.apply(answered(1));
+    assert_eq!(fleet.snapshot().version, both);
+    assert!(empty != 0 && empty != both && both != one);
+    let mut other = Fleet::new(1);
+    other.apply(listed(3, &[2]));
+    assert_eq!(other.snapshot().version, one, "history and source do not matter");
+}
+
+#[test]
+fn endpoints_are_found_by_name_and_by_place() {
+    let mut fleet = Fleet::new(1);
+    fleet.apply(listed(0, &[3, 1, 2]));
+    let snapshot = fleet.snapshot();
+    let found = snapshot.by_name("10.0.0.2:8000").unwrap();
+    assert_eq!(&*found.name, "10.0.0.2:8000");
+    let (same, rank) = snapshot.by_place(found.ranks[1].place).unwrap();
+    assert_eq!((same.name.clone(), rank), (found.name.clone(), 1));
+    assert!(snapshot.by_name("10.0.0.9:8000").is_none() && snapshot.by_name("nonsense").is_none());
+    assert!(snapshot.by_place(StreamId(999)).is_none());
+}

@@ -1,1 +1,56 @@
+//! The admin listener.
 
+use std::collections::BTreeSet;
+
+use crate::support::{Indexer, config, tokens};
+
+#[tokio::test]
+async fn pages_answer_and_metrics_have_the_prefix() {
+    let indexer = Indexer::start(&config(&["10.0.0.1:8000"])).await;
+    assert_eq!(indexer.get("/livez").await, (200, "ok\n".to_owned()));
+    let (status, ready) = indexer.get("/readyz").await;
+    assert_eq!((status, ready.as_str()), (200, r#"{"ready":true,"pending":[]}"#));
+    let (status, metrics) = indexer.get("/metrics").await;
+    assert_eq!(status, 200);
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    assert!(
+        samples.clone().count() > 5 && samples.clone().all(|line| line.starts_with("warmpath_")),
+        "{metrics}"
+    );
+    assert!(metrics.ends_with("# EOF\n"));
+    let state = indexer.state().await;
+    assert_eq!(state["endpoints"][0]["endpoint"], "10.0.0.1:8000");
+    assert_eq!(state["endpoints"][0]["model"], "tiny");
+    assert_eq!(indexer.get("/nothing").await.0, 404);
+    indexer.stop().await;
+}
+
+/// Every family that the program shows has a row in the README, and every row is of a family that exists.
+#[tokio::test]
+async fn the_readme_lists_every_metric() {
+    let sources = concat!(
+        include_str!("../../src/admin/collector.rs"),
+        include_str!("../../src/decide/metrics.rs"),
+        include_str!("../../src/fleet/metrics.rs"),
+        include_str!("../../src/ingest/metrics.rs"),
+        include_str!("../../src/peers/metrics.rs"),
+    );
+    let readme = include_str!("../../README.md");
+    let documented: BTreeSet<&str> =
+        readme.lines().filter_map(|line| line.strip_prefix("| `warmpath_")?.split('`').next()).collect();
+    assert!(documented.len() > 40);
+    for name in &documented {
+        let registered = [*name, name.trim_end_matches("_seconds")];
+        assert!(
+            registered.iter().any(|name| sources.contains(&format!("\"{name}\""))),
+            "README.md describes warmpath_{name}, which does not exist"
+        );
+    }
+    let indexer = Indexer::start(&config(&["10.0.0.1:8000"])).await;
+    indexer.client().await.score(tokens(0..100)).await.unwrap();
+    let (_, metrics) = indexer.get("/metrics").await;
+    let shown = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE warmpath_")?.split(' ').next());
+    let missing: Vec<&str> = shown.filter(|name| !documented.contains(name)).collect();
+    assert!(missing.is_empty(), "README.md has no row for {missing:?}");
+    indexer.stop().await;
+}

@@ -150,3 +150,15 @@ async fn a_silent_request_is_forgotten_with_its_lease() {
     assert_eq!(indexer.metric("warmpath_expired_reservations_total").await, 1.0);
     indexer.stop().await;
 }
+
+/// Work that cannot be done in time is given up for a ranking by load, which is counted like any other.
+#[tokio::test]
+async fn a_prompt_that_comes_too_late_is_ranked_by_load() {
+    let indexer = Indexer::start(&config(&["10.0.0.1:8000"])).await;
+    let mut client = indexer.client().await;
+    let request = ScoreRequest { deadline_us: 1, body_bytes: 4000, ..tokens(0..100_000) };
+    let answer = client.score(request).await.unwrap().into_inner();
+    assert_eq!((answer.outcome(), answer.reason.as_str()), (Outcome::LoadOnly, "late"));
+    assert_eq!(indexer.load("10.0.0.1:8000").await, (1000, 1));
+    indexer.stop().await;
+}

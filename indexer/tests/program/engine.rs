@@ -1,0 +1,50 @@
+//! The event socket of an engine: publishes what a test says, in the encoding of arrays.
+
+use rmpv::Value;
+
+/// Tokens in a block.
+pub(crate) const BLOCK: u32 = 16;
+
+/// A publisher that numbers its batches from 0, as an engine does.
+pub(crate) struct Engine {
+    socket: zmq::Socket,
+    /// `tcp://…`.
+    pub(crate) events: String,
+    next: u64,
+}
+
+impl Engine {
+    pub(crate) fn start() -> Self {
+        let socket = zmq::Context::new().socket(zmq::PUB).unwrap();
+        socket.bind("tcp://127.0.0.1:*").unwrap();
+        let events = socket.get_last_endpoint().unwrap().unwrap();
+        Self { socket, events, next: 0 }
+    }
+
+    /// Publishes that the blocks of a prompt of these ids are stored; the hash of a block is the number of its end.
+    pub(crate) fn store(&mut self, ids: std::ops::Range<u32>) {
+        let blocks = (ids.end - ids.start) / BLOCK;
+        let tokens = ids.start..ids.start + blocks * BLOCK;
+        let hashes = (1..=blocks).map(|block| Value::from(ids.start + block * BLOCK)).collect();
+        self.publish(Value::Array(vec![
+            "BlockStored".into(),
+            Value::Array(hashes),
+            Value::Nil,
+            Value::Array(tokens.map(Value::from).collect()),
+            BLOCK.into(),
+            Value::Nil,
+        ]));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.publish(Value::Array(vec!["AllBlocksCleared".into()]));
+    }
+
+    fn publish(&mut self, event: Value) {
+        let batch = Value::Array(vec![1_700_000_000.5.into(), Value::Array(vec![event])]);
+        let mut payload = Vec::new();
+        rmpv::encode::write_value(&mut payload, &batch).unwrap();
+        self.socket.send_multipart([b"".as_slice(), &self.next.to_be_bytes(), &payload], 0).unwrap();
+        self.next += 1;
+    }
+}
