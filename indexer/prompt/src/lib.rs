@@ -30,4 +30,4 @@ pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES}
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
 pub use tokenizer::{Encode, EncodeError, SpecialTokens, TokenIds};
-pub use version::{ContentDetection, EngineVersion, ParseVersionError, RenderingRules};
+pub use version::{ContentDetection, EngineVersion, OddArguments, ParseVersionError, RenderingRules};

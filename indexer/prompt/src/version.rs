@@ -77,11 +77,12 @@ pub struct RenderingRules {
     /// A `developer` message becomes a system one where the template does not know the role, and all system messages
     /// are merged into one at the front. From 0.23.
     pub converts_developer: bool,
-    /// Arguments of a past tool call that are no JSON object become `{}`. From 0.29; before, lists are kept and text
-    /// that is no JSON fails the request.
-    pub tolerates_broken_arguments: bool,
+    /// What becomes of a past tool call's arguments that are no JSON object. Changed in 0.23 and 0.29.
+    pub odd_arguments: OddArguments,
     /// A tool message made of text parts only becomes one text, in either content format. From 0.20.
     pub flattens_tool_content: bool,
+    /// A text among the parts of a content becomes a part itself. From 0.18; before, it stays a text.
+    pub wraps_bare_texts: bool,
     /// Parts of type `tool_reference` are known. From 0.21.
     pub knows_tool_reference: bool,
     /// Text parts keep the keys that no part type defines. From 0.26.
@@ -90,6 +91,8 @@ pub struct RenderingRules {
     pub reads_reasoning_content: bool,
     /// A message's `task` reaches the template. From 0.20.
     pub passes_task: bool,
+    /// Values of `reasoning_effort` that are not refused. More from 0.18 and 0.21.
+    pub reasoning_efforts: &'static [&'static str],
     /// `reasoning_effort` also sets `enable_thinking` where the request does not. From 0.22.
     pub effort_sets_thinking: bool,
     /// A field of the request wins over an entry of `chat_template_kwargs` of the same name. From 0.16; before, the
@@ -99,6 +102,17 @@ pub struct RenderingRules {
     pub strips_billing_header: bool,
     /// `truncate_prompt_tokens: -1` leaves room for `max_tokens` of output. Up to 0.31; from 0.32 for one token.
     pub fit_reserves_output: bool,
+}
+
+/// What becomes of a past tool call's arguments that are no JSON object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OddArguments {
+    /// Lists, numbers and null reach the template; text that is no JSON fails the request. Up to 0.22.
+    Kept,
+    /// The same, but null becomes `{}`. 0.23 to 0.28.
+    NullEmptied,
+    /// All become `{}`. From 0.29.
+    Emptied,
 }
 
 /// How an engine finds out that a template loops over the content of messages.
@@ -121,6 +135,20 @@ impl RenderingRules {
         } else {
             ContentDetection::Messages
         };
+        let odd_arguments = if version.since(0, 29) {
+            OddArguments::Emptied
+        } else if version.since(0, 23) {
+            OddArguments::NullEmptied
+        } else {
+            OddArguments::Kept
+        };
+        let reasoning_efforts: &[&str] = if version.since(0, 21) {
+            &["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+        } else if version.since(0, 18) {
+            &["none", "low", "medium", "high"]
+        } else {
+            &["low", "medium", "high"]
+        };
         RenderingRules {
             content_detection,
             keeps_unknown_tool_keys: !version.since(0, 27),
@@ -128,12 +156,14 @@ impl RenderingRules {
             knows_defer_loading: version.since(0, 21),
             refuses_empty_tools: version.since(0, 20),
             converts_developer: version.since(0, 23),
-            tolerates_broken_arguments: version.since(0, 29),
+            odd_arguments,
             flattens_tool_content: version.since(0, 20),
+            wraps_bare_texts: version.since(0, 18),
             knows_tool_reference: version.since(0, 21),
             keeps_unknown_part_keys: version.since(0, 26),
             reads_reasoning_content: !version.since(0, 16) || version.since(0, 22),
             passes_task: version.since(0, 20),
+            reasoning_efforts,
             effort_sets_thinking: version.since(0, 22),
             fields_win_over_kwargs: version.since(0, 16),
             strips_billing_header: version.since(0, 32),
@@ -176,7 +206,7 @@ mod tests {
     #[test]
     fn switches_turn_at_their_release_and_not_before() {
         type Switch = fn(&RenderingRules) -> bool;
-        let table: [(u16, Switch); 18] = [
+        let table: [(u16, Switch); 22] = [
             (22, |r| r.content_detection != ContentDetection::Messages),
             (30, |r| r.content_detection == ContentDetection::MacroParameters),
             (27, |r| !r.keeps_unknown_tool_keys),
@@ -184,13 +214,17 @@ mod tests {
             (21, |r| r.knows_defer_loading),
             (20, |r| r.refuses_empty_tools),
             (23, |r| r.converts_developer),
-            (29, |r| r.tolerates_broken_arguments),
+            (23, |r| r.odd_arguments != OddArguments::Kept),
+            (29, |r| r.odd_arguments == OddArguments::Emptied),
             (20, |r| r.flattens_tool_content),
+            (18, |r| r.wraps_bare_texts),
             (21, |r| r.knows_tool_reference),
             (26, |r| r.keeps_unknown_part_keys),
             (16, |r| !r.reads_reasoning_content),
             (22, |r| r.reads_reasoning_content),
             (20, |r| r.passes_task),
+            (18, |r| r.reasoning_efforts.contains(&"none")),
+            (21, |r| r.reasoning_efforts.contains(&"max")),
             (22, |r| r.effort_sets_thinking),
             (16, |r| r.fields_win_over_kwargs),
             (32, |r| r.strips_billing_header),

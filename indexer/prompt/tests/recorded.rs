@@ -86,13 +86,24 @@ fn rules_of_another_release_give_other_ids() {
     assert_eq!(differing("0.16.0", "0.32.0"), ["chat-tools-extra-fields", "chat-developer"]);
 }
 
-#[test]
-fn requests_become_the_text_that_the_engine_makes_of_them() {
+/// One check per release, so that a failure names it. `want` counts texts, refusals, and requests that only we render.
+fn check_requests(version: &str, want: (usize, usize, usize)) {
     let mut files = ModelFiles::in_dir(&*QWEN3);
-    files.engine_version = "0.32".parse().unwrap();
+    files.engine_version = version.parse().unwrap();
     files.trust_request_template = true;
     let model = ModelPrompt::load(&files).unwrap();
-    let report = requests::compare(&model, &fixture("requests/vllm-0.32.jsonl.gz"));
-    assert_eq!(report.faults, [""; 0]);
-    assert_eq!((report.texts, report.refusals, report.lenient), (1428, 372, 56));
+    let report = requests::compare(&model, &fixture(&format!("requests/vllm-{version}.jsonl.gz")));
+    assert_eq!(report.faults, [""; 0], "release {version}");
+    assert_eq!((report.texts, report.refusals, report.lenient), want, "release {version}");
+}
+
+#[test]
+fn requests_become_the_text_that_engines_make_of_them() {
+    check_requests("0.16", (1332, 465, 59));
+    check_requests("0.20", (1347, 457, 52));
+    check_requests("0.21", (1363, 441, 52));
+    check_requests("0.23", (1420, 380, 56));
+    check_requests("0.26", (1420, 380, 56));
+    check_requests("0.28", (1420, 380, 56));
+    check_requests("0.32", (1428, 372, 56));
 }

@@ -6,7 +6,7 @@ use super::parts::{self, Part};
 use super::type_of;
 use crate::error::PromptError;
 use crate::template::ContentFormat;
-use crate::version::RenderingRules;
+use crate::version::{OddArguments, RenderingRules};
 
 /// What decides the form of messages, besides themselves.
 pub(super) struct Form<'a> {
@@ -147,15 +147,17 @@ impl Form<'_> {
 
     /// Numbers keep the form they are written in: whether `1e3` is a float shows when the template prints it.
     fn arguments(&self, text: &str) -> Result<Json, PromptError> {
-        let empty = || Json::Object(Map::new());
+        let empty = Json::Object(Map::new());
         if text.is_empty() {
-            return Ok(empty());
+            return Ok(empty);
         }
-        match serde_json::from_str(text) {
-            Ok(arguments @ Json::Object(_)) => Ok(arguments),
-            _ if self.rules.tolerates_broken_arguments => Ok(empty()),
-            Ok(other) => Ok(other),
-            Err(error) => Err(PromptError::refused(format!("a tool call's arguments are no JSON: {error}"))),
+        match (serde_json::from_str(text), self.rules.odd_arguments) {
+            (Ok(arguments @ Json::Object(_)), _) => Ok(arguments),
+            (_, OddArguments::Emptied) | (Ok(Json::Null), OddArguments::NullEmptied) => Ok(empty),
+            (Ok(other), OddArguments::Kept | OddArguments::NullEmptied) => Ok(other),
+            (Err(error), _) => {
+                Err(PromptError::refused(format!("arguments of a tool call are no JSON: {error}")))
+            }
         }
     }
 

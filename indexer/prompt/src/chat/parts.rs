@@ -63,6 +63,8 @@ pub(super) enum Part {
         text: String,
         unknown: Map<String, Json>,
     },
+    /// A text that stands among the parts and stays one.
+    Bare(String),
     /// A tool that the template looks up by its name.
     ToolReference {
         name: String,
@@ -75,7 +77,7 @@ pub(super) fn read(form: &Form<'_>, role: &str, content: Option<Json>) -> Result
         None => Vec::new(),
         // The engine's model of every other role wants a content, if there is one.
         Some(Json::Null) if role == "assistant" => Vec::new(),
-        Some(text @ Json::String(_)) => vec![text],
+        Some(Json::String(text)) => vec![Part::text(text).into_json()],
         Some(Json::Array(list)) => list,
         Some(other) => {
             return Err(PromptError::refused(format!(
@@ -121,7 +123,8 @@ pub(super) fn write(format: ContentFormat, parts: Vec<Part>) -> Json {
 /// `None`: a part that the engine skips.
 fn read_part(form: &Form<'_>, part: Json) -> Result<Option<Part>, PromptError> {
     let mut part = match part {
-        Json::String(text) => return Ok(Some(Part::text(text))),
+        Json::String(text) if form.rules.wraps_bare_texts => return Ok(Some(Part::text(text))),
+        Json::String(text) => return Ok((!text.is_empty()).then_some(Part::Bare(text))),
         Json::Object(part) => part,
         other => {
             return Err(PromptError::refused(format!("a content part is {}", type_of(&other))));
@@ -168,29 +171,29 @@ impl Part {
     }
 
     pub(super) fn is_text(&self) -> bool {
-        matches!(self, Part::Text { .. })
+        !matches!(self, Part::ToolReference { .. })
     }
 
     pub(super) fn as_text(&self) -> &str {
         match self {
-            Part::Text { text, .. } => text,
+            Part::Text { text, .. } | Part::Bare(text) => text,
             Part::ToolReference { name } => name,
         }
     }
 
     fn into_json(self) -> Json {
-        let mut json = Map::new();
         match self {
+            Part::Bare(text) => text.into(),
             Part::Text { text, unknown } => {
-                json.insert("type".into(), "text".into());
-                json.insert("text".into(), text.into());
-                json.extend(unknown);
+                let mut fields =
+                    Map::from_iter([("type".into(), "text".into()), ("text".into(), text.into())]);
+                fields.extend(unknown);
+                Json::Object(fields)
             }
             Part::ToolReference { name } => {
-                json.insert("type".into(), "tool_reference".into());
-                json.insert("name".into(), name.into());
+                Map::from_iter([("type".into(), "tool_reference".into()), ("name".into(), name.into())])
+                    .into()
             }
         }
-        Json::Object(json)
     }
 }

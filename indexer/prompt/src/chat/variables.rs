@@ -5,9 +5,6 @@ use serde_json::{Map, Value as Json};
 use super::{ChatRequest, Settings, parse_json, type_of};
 use crate::error::PromptError;
 
-/// Efforts that the engine's request model knows.
-const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-
 /// Entries of `chat_template_kwargs` that the engine's renderer takes as parameters of its own.
 const NOT_VARIABLES: [&str; 5] = ["conversation", "messages", "tools", "tokenize", "chat_template"];
 
@@ -72,7 +69,7 @@ fn read_fields(
         }
     }
     if let Some(effort) = request.reasoning_effort {
-        if !EFFORTS.contains(&effort) {
+        if !settings.rules.reasoning_efforts.contains(&effort) {
             return Err(PromptError::refused("reasoning_effort is none of the known efforts"));
         }
         fields.insert("reasoning_effort".into(), effort.into());

@@ -80,7 +80,7 @@ fn write_quoted(out: &mut String, text: &str) {
 fn write_escape(out: &mut String, code: u32) {
     let _infallible = match code {
         ..=0xff => write!(out, "\\x{code:02x}"),
-        ..=0xffff => write!(out, "\\u{code:04x}"),
+        0x100..=0xffff => write!(out, "\\u{code:04x}"),
         _ => write!(out, "\\U{code:08x}"),
     };
 }

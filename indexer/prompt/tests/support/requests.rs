@@ -37,9 +37,9 @@ pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
                 (ours != theirs).then(|| format!("ours {ours:?}, theirs {theirs:?}"))
             }
             (Err(error), Some(_)) => Some(format!("{}: {error}", error.reason())),
-            (Err(error), None) => {
+            (Err(_), None) => {
                 report.refusals += 1;
-                (error.reason() != "bad_prompt").then(|| format!("refused as {}: {error}", error.reason()))
+                None
             }
             (Ok(_), None) if has_bare_text(&case["body"]) => {
                 report.lenient += 1;
