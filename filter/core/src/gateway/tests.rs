@@ -104,6 +104,26 @@ fn when_no_indexer_answers_only_the_first_requests_wait_and_it_is_used_again_at_
 }
 
 #[test]
+fn a_client_that_leaves_during_the_trial_gives_the_next_request_its_turn() {
+    for end in [
+        Input::Log(Ending::default()),
+        Input::AnswerHeaders { status: 408, endpoint: String::new(), ends: true },
+    ] {
+        let mut gateway = gateway();
+        for id in 0..CIRCUIT_FAILURES {
+            ask(&mut gateway, id, 0);
+            gateway.step(id, Input::Failure(Failure::Unavailable), 0);
+        }
+        assert!(gateway.tick(PROBE_INTERVAL_MS * MS).report.is_some());
+        gateway.report_done();
+        let now_us = PROBE_INTERVAL_MS * MS;
+        assert!(ask(&mut gateway, 10, now_us) && !ask(&mut gateway, 11, now_us));
+        gateway.step(10, end, now_us);
+        assert!(ask(&mut gateway, 12, now_us));
+    }
+}
+
+#[test]
 fn reports_wait_for_the_interval_and_for_the_call_before() {
     let mut gateway = gateway();
     let run = |gateway: &mut Gateway, id: u32, now_us| {

@@ -106,6 +106,8 @@ fn halves_of_surrogate_pairs_are_noticed_wherever_they_are() {
         (r#""\ude00""#, true),
         (r#""\ud83d\ud83d\ude00""#, true),
         (r#""\ud83dx\ude00""#, true),
+        (r#""\ud83d\u0041""#, true),
+        (r#""\ud83d\ud83d""#, true),
         (r#"{"\ud83d":1}"#, true),
         (r#"[["a",{"b":"\ude00"}]]"#, true),
         (r#""\\ud83d""#, false),
