@@ -58,7 +58,7 @@ pub struct Stored {
     pub lora_name: Option<Box<str>>,
     /// Whether an adapter was named by its local number; the number itself says nothing to others.
     pub has_lora_id: bool,
-    /// One entry per hash, or none at all.
+    /// One entry per hash, or none at all where no block has any.
     pub extra_keys: Vec<Vec<RawExtra>>,
     /// The tenant's salt where the engine names it as a field of its own (SGLang).
     pub cache_salt: Option<Box<str>>,

@@ -7,9 +7,7 @@
 //!
 //! The byte layout is specified, with test vectors, in `docs/block-keys.md`.
 
-use std::hash::Hasher as _;
-
-use siphasher::sip::SipHasher13;
+use crate::sip::Sip13;
 
 /// First four bytes of what is hashed for a root.
 const KIND_ROOT: u32 = 0;
@@ -46,7 +44,7 @@ pub enum Extra {
 /// Computes block keys under one secret key.
 #[derive(Clone)]
 pub struct KeyHasher {
-    empty: SipHasher13,
+    empty: Sip13,
 }
 
 // === impl KeyHasher ===
@@ -55,25 +53,26 @@ impl KeyHasher {
     /// `key`: secret and random; indexers that exchange block keys must share it.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
-        Self { empty: SipHasher13::new_with_key(&key) }
+        Self { empty: Sip13::new(key) }
     }
 
     /// The parent of a namespace's first blocks.
     #[must_use]
     pub fn root(&self, namespace: &Namespace<'_>) -> BlockKey {
-        let mut hasher = self.empty;
-        hasher.write(&KIND_ROOT.to_le_bytes());
-        write_bytes(&mut hasher, namespace.model.as_bytes());
+        let mut bytes = KIND_ROOT.to_le_bytes().to_vec();
+        push_sized(&mut bytes, namespace.model.as_bytes());
         for part in [namespace.lora, namespace.salt] {
             match part {
                 Some(name) => {
-                    hasher.write(&[1]);
-                    write_bytes(&mut hasher, name.as_bytes());
+                    bytes.push(1);
+                    push_sized(&mut bytes, name.as_bytes());
                 }
-                None => hasher.write(&[0]),
+                None => bytes.push(0),
             }
         }
-        BlockKey(hasher.finish())
+        let mut hasher = self.empty;
+        let rest = hasher.bytes(&bytes);
+        BlockKey(hasher.finish(rest))
     }
 
     /// The key of the block that holds `tokens` after `parent`. The number of tokens is part of the key, so chains of
@@ -81,20 +80,25 @@ impl KeyHasher {
     #[must_use]
     pub fn block(&self, parent: BlockKey, tokens: &[u32], extras: &[Extra]) -> BlockKey {
         let mut hasher = self.empty;
-        hasher.write(&(u64::from(KIND_BLOCK) | u64::from(length(tokens.len())) << 32).to_le_bytes());
-        hasher.write(&parent.0.to_le_bytes());
-        // Two ids at a time: whole words are the fast path of SipHash, and the bytes are the same.
-        let (pairs, rest) = tokens.as_chunks::<2>();
+        hasher.word(pair(KIND_BLOCK, length(tokens.len())));
+        hasher.word(parent.0);
+        let (pairs, odd) = tokens.as_chunks::<2>();
         for [first, second] in pairs {
-            hasher.write(&(u64::from(*first) | u64::from(*second) << 32).to_le_bytes());
+            hasher.word(pair(*first, *second));
         }
-        for token in rest {
-            hasher.write(&token.to_le_bytes());
+        // What is left of the tokens is not a whole word, so the extras follow in the middle of one.
+        match (odd, extras) {
+            ([], []) => BlockKey(hasher.finish(&[])),
+            ([last, ..], []) => BlockKey(hasher.finish(&last.to_le_bytes())),
+            (odd, extras) => {
+                let mut bytes: Vec<u8> = odd.iter().flat_map(|token| token.to_le_bytes()).collect();
+                for extra in extras {
+                    push_extra(&mut bytes, extra);
+                }
+                let rest = hasher.bytes(&bytes);
+                BlockKey(hasher.finish(rest))
+            }
         }
-        for extra in extras {
-            write_extra(&mut hasher, extra);
-        }
-        BlockKey(hasher.finish())
     }
 }
 
@@ -105,31 +109,36 @@ impl std::fmt::Debug for KeyHasher {
     }
 }
 
-fn write_extra(hasher: &mut SipHasher13, extra: &Extra) {
+fn push_extra(bytes: &mut Vec<u8>, extra: &Extra) {
     match extra {
         Extra::Media { id, offset: None } => {
-            hasher.write(&[1]);
-            write_bytes(hasher, id.as_bytes());
+            bytes.push(1);
+            push_sized(bytes, id.as_bytes());
         }
         Extra::Media { id, offset: Some(offset) } => {
-            hasher.write(&[2]);
-            write_bytes(hasher, id.as_bytes());
-            hasher.write(&offset.to_le_bytes());
+            bytes.push(2);
+            push_sized(bytes, id.as_bytes());
+            bytes.extend(offset.to_le_bytes());
         }
         Extra::Embeddings(digest) => {
-            hasher.write(&[3]);
-            write_bytes(hasher, digest);
+            bytes.push(3);
+            push_sized(bytes, digest);
         }
-        Extra::Unknown(bytes) => {
-            hasher.write(&[4]);
-            write_bytes(hasher, bytes);
+        Extra::Unknown(unknown) => {
+            bytes.push(4);
+            push_sized(bytes, unknown);
         }
     }
 }
 
-fn write_bytes(hasher: &mut SipHasher13, bytes: &[u8]) {
-    hasher.write(&length(bytes.len()).to_le_bytes());
-    hasher.write(bytes);
+fn push_sized(bytes: &mut Vec<u8>, part: &[u8]) {
+    bytes.extend(length(part.len()).to_le_bytes());
+    bytes.extend(part);
+}
+
+/// Two u32, one after the other, as the word that their bytes make.
+fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) | u64::from(second) << 32
 }
 
 /// Lengths are bounded far below 2^32 by the decoder and the request limits; saturating keeps the layout total.

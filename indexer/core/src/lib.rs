@@ -15,6 +15,7 @@ mod hex;
 pub mod index;
 pub mod key;
 pub mod sequencer;
+mod sip;
 pub mod stream;
 
 pub use decode::{DecodeError, decode_batch};

@@ -171,34 +171,45 @@ impl<'a> Reader<'a> {
         self.rest.first() == Some(&0xc0)
     }
 
-    /// One token id. With bigram keys (SGLang with speculative decoding) an element is a pair whose first is the id.
-    pub(super) fn token(&mut self) -> Result<u32, ReadError> {
-        // The three forms of nearly all ids, before the general one.
-        match self.rest {
-            [id @ 0x00..=0x7f, rest @ ..] => {
-                self.rest = rest;
-                Ok(u32::from(*id))
-            }
-            [0xcd, high, low, rest @ ..] => {
-                self.rest = rest;
-                Ok(u32::from(u16::from_be_bytes([*high, *low])))
-            }
-            [0xce, a, b, c, d, rest @ ..] => {
-                self.rest = rest;
-                Ok(u32::from_be_bytes([*a, *b, *c, *d]))
-            }
-            _ => match self.head()? {
-                Head::Uint(id) => u32::try_from(id).map_err(|_| ReadError::WrongType),
-                Head::Array(count @ 1..) => {
-                    let Head::Uint(id) = self.head()? else { return Err(ReadError::WrongType) };
-                    for _ in 1..count {
-                        self.skip()?;
-                    }
-                    u32::try_from(id).map_err(|_| ReadError::WrongType)
+    /// `count` token ids. With bigram keys (SGLang with speculative decoding) an element is a pair whose first is the
+    /// id.
+    pub(super) fn tokens(&mut self, count: usize) -> Result<Vec<u32>, ReadError> {
+        let mut tokens = Vec::with_capacity(count);
+        for _ in 0..count {
+            // The three forms of nearly all ids, before the general one.
+            let token = match self.rest {
+                [id @ 0x00..=0x7f, rest @ ..] => {
+                    self.rest = rest;
+                    u32::from(*id)
                 }
-                _ => Err(ReadError::WrongType),
-            },
+                [0xcd, high, low, rest @ ..] => {
+                    self.rest = rest;
+                    u32::from(u16::from_be_bytes([*high, *low]))
+                }
+                [0xce, a, b, c, d, rest @ ..] => {
+                    self.rest = rest;
+                    u32::from_be_bytes([*a, *b, *c, *d])
+                }
+                _ => self.token()?,
+            };
+            tokens.push(token);
         }
+        Ok(tokens)
+    }
+
+    fn token(&mut self) -> Result<u32, ReadError> {
+        let id = match self.head()? {
+            Head::Uint(id) => id,
+            Head::Array(count @ 1..) => {
+                let Head::Uint(id) = self.head()? else { return Err(ReadError::WrongType) };
+                for _ in 1..count {
+                    self.skip()?;
+                }
+                id
+            }
+            _ => return Err(ReadError::WrongType),
+        };
+        u32::try_from(id).map_err(|_| ReadError::WrongType)
     }
 }
 

@@ -177,26 +177,22 @@ fn group_kind(kind: &str, window: Option<u32>) -> GroupKind {
 }
 
 fn read_tokens(reader: &mut Reader<'_>) -> Result<Vec<u32>, ReadError> {
-    let count = match reader.head()? {
-        Head::Array(count) => count,
-        Head::Nil => 0,
-        _ => return Err(ReadError::WrongType),
-    };
-    let mut tokens = Vec::with_capacity(count);
-    for _ in 0..count {
-        tokens.push(reader.token()?);
+    match reader.head()? {
+        Head::Array(count) => reader.tokens(count),
+        Head::Nil => Ok(Vec::new()),
+        _ => Err(ReadError::WrongType),
     }
-    Ok(tokens)
 }
 
+/// Empty where no block has any, which is nearly always.
 fn read_extra_keys(reader: &mut Reader<'_>) -> Result<Vec<Vec<RawExtra>>, ReadError> {
     let count = match reader.head()? {
         Head::Nil => return Ok(Vec::new()),
         Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
         _ => return Err(ReadError::WrongType),
     };
-    let mut per_block = Vec::with_capacity(count);
-    for _ in 0..count {
+    let mut per_block = Vec::new();
+    for position in 0..count {
         let mut extras = Vec::new();
         match reader.head()? {
             Head::Nil => {}
@@ -207,7 +203,13 @@ fn read_extra_keys(reader: &mut Reader<'_>) -> Result<Vec<Vec<RawExtra>>, ReadEr
             }
             _ => return Err(ReadError::WrongType),
         }
-        per_block.push(extras);
+        if per_block.is_empty() && !extras.is_empty() {
+            per_block.reserve_exact(count);
+            per_block.resize_with(position, Vec::new);
+        }
+        if !extras.is_empty() || !per_block.is_empty() {
+            per_block.push(extras);
+        }
     }
     Ok(per_block)
 }

@@ -293,7 +293,28 @@ fn a_lora_id_may_be_a_number_or_a_text_and_does_not_shift_what_follows() {
 
 #[test]
 fn extra_keys_of_another_number_than_the_hashes_are_malformed() {
-    assert_eq!(read_stored(vec![("extra_keys", Value::Array(vec![Value::Nil, Value::Nil]))]), None);
+    let salt = || Value::Array(vec![text("salt")]);
+    assert_eq!(read_stored(vec![("extra_keys", Value::Array(vec![Value::Nil, salt()]))]), None);
+    let one = read_stored(vec![("extra_keys", Value::Array(vec![salt()]))]).expect("a stored event");
+    assert_eq!(one.extra_keys, vec![vec![RawExtra::Text("salt".into())]]);
+}
+
+#[test]
+fn extra_keys_keep_their_places_and_none_at_all_are_nothing() {
+    let salt = || Value::Array(vec![text("salt")]);
+    let fields = |extras| {
+        vec![
+            ("block_hashes", uints(&[1, 2, 3, 4])),
+            ("token_ids", uints(&[0; 8])),
+            ("extra_keys", Value::Array(extras)),
+        ]
+    };
+    let extras = |extras| read_stored(fields(extras)).expect("a stored event").extra_keys;
+    let nil = || Value::Nil;
+    let told = vec![RawExtra::Text("salt".into())];
+    assert_eq!(extras(vec![nil(), nil(), salt(), nil()]), vec![vec![], vec![], told.clone(), vec![]]);
+    assert_eq!(extras(vec![salt(), nil(), nil(), salt()]), vec![told.clone(), vec![], vec![], told]);
+    assert_eq!(extras(vec![nil(), nil(), Value::Array(vec![]), nil()]), Vec::<Vec<_>>::new());
 }
 
 #[test]

@@ -8,14 +8,14 @@ use hashbrown::hash_map::Entry;
 use crate::key::BlockKey;
 use crate::stream::{Millis, StreamId};
 
-use super::groups::{GROUPS_MAX, GroupMask};
+use super::groups::{GROUPS_MAX, GroupMask, PerGroup};
 
 /// One stream's hold on one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) stream: StreamId,
     /// Physical copies per KV group, by the stream's group slot. At most [`COPIES_MAX`].
-    references: [u8; GROUPS_MAX],
+    references: PerGroup,
     /// Until when it is held speculatively; 0: it is not.
     speculated_until: Millis,
 }
@@ -182,7 +182,7 @@ impl Holder {
         if self.is_speculated() {
             return GroupMask::ALL;
         }
-        GroupMask::of(self.references.iter().map(|references| *references > 0))
+        GroupMask::of(self.references)
     }
 }
 

@@ -7,9 +7,13 @@ use crate::event::{Group, GroupKind};
 /// Most KV groups tracked per stream. Models of today have up to seven; of more, the later ones do not limit hits.
 pub(super) const GROUPS_MAX: usize = 8;
 
-/// A set of group slots.
+/// Something small per group slot: copies, or a mark.
+pub(super) type PerGroup = [u8; GROUPS_MAX];
+
+/// A set of group slots: a byte each, its highest bit being the mark. A lookup makes one per block and holder, so it is
+/// made from the counts of all groups at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupMask(u8);
+pub(super) struct GroupMask(u64);
 
 /// The groups seen so far; a group's place is its slot.
 #[derive(Clone, Debug, Default)]
@@ -41,23 +45,25 @@ pub(super) type WindowBlocks = [u32; GROUPS_MAX];
 // === impl GroupMask ===
 
 impl GroupMask {
-    pub(super) const ALL: Self = Self(u8::MAX);
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; GROUPS_MAX]);
 
-    pub(super) fn of(groups: impl Iterator<Item = bool>) -> Self {
-        Self(
-            groups
-                .take(GROUPS_MAX)
-                .enumerate()
-                .fold(0, |mask, (slot, is_set)| mask | (u8::from(is_set) << slot)),
-        )
+    pub(super) const ALL: Self = Self(Self::HIGHEST);
+
+    /// The groups whose byte is not 0.
+    #[inline]
+    pub(super) fn of(groups: PerGroup) -> Self {
+        let bytes = u64::from_le_bytes(groups);
+        // Adding 0x7f carries into the highest bit of every byte with a lower bit set, and never beyond it.
+        Self(((bytes & !Self::HIGHEST) + !Self::HIGHEST | bytes) & Self::HIGHEST)
     }
 
+    #[inline]
     pub(super) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     pub(super) fn has(self, slot: usize) -> bool {
-        self.0 >> slot & 1 == 1
+        self.0 >> (8 * slot) & 0x80 != 0
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -106,7 +112,11 @@ impl Groups {
 
     /// The groups that must hold every block.
     pub(super) fn full(&self) -> GroupMask {
-        GroupMask::of(self.seen.iter().map(|group| group.role == Role::Full))
+        let mut full = PerGroup::default();
+        for (mark, group) in full.iter_mut().zip(&self.seen) {
+            *mark = u8::from(group.role == Role::Full);
+        }
+        GroupMask::of(full)
     }
 
     /// Blocks needed before the end of a hit. Windows over blocks of another size than `block_size` cannot be laid
@@ -122,5 +132,25 @@ impl Groups {
             }
         }
         windows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_holds_the_groups_whose_byte_is_not_zero() {
+        for byte in [1, 0x7f, 0x80, 0xff] {
+            for pattern in 0..=u8::MAX {
+                let groups = std::array::from_fn(|slot| if pattern >> slot & 1 == 1 { byte } else { 0 });
+                let mask = GroupMask::of(groups);
+                for slot in 0..GROUPS_MAX {
+                    assert_eq!(mask.has(slot), pattern >> slot & 1 == 1, "{byte} at {slot} of {groups:?}");
+                }
+                assert!(GroupMask::ALL.contains(mask));
+                assert_eq!(mask.is_empty(), pattern == 0);
+            }
+        }
     }
 }

@@ -32,6 +32,7 @@ struct Walk {
     stream: StreamId,
     full: GroupMask,
     windows: WindowBlocks,
+    has_windows: bool,
     /// Unbroken blocks up to here, per windowed group.
     runs: WindowBlocks,
     /// Blocks walked.
@@ -96,12 +97,17 @@ pub(super) fn find(
                 break;
             }
             // Both are sorted by stream.
-            let mut holders = blocks.holders(key).iter().peekable();
+            let mut holders = blocks.holders(key);
             out.walks.retain_mut(|walk| {
-                while holders.next_if(|holder| holder.stream < walk.stream).is_some() {}
-                let goes_on = holders
-                    .next_if(|holder| holder.stream == walk.stream)
-                    .is_some_and(|holder| walk.step(holder));
+                while let [first, rest @ ..] = holders
+                    && first.stream < walk.stream
+                {
+                    holders = rest;
+                }
+                let goes_on = match holders {
+                    [holder, ..] if holder.stream == walk.stream => walk.step(holder),
+                    _ => false,
+                };
                 if !goes_on {
                     walk.end(size, found);
                 }
@@ -121,16 +127,19 @@ impl Walk {
         let stream = streams.get(&holder.stream).filter(|stream| stream.trust.is_scored())?;
         let block_size = stream.block_size.filter(|learnt| learnt.get() == size)?;
         let full = stream.groups.full();
+        let windows = stream.groups.windows(block_size);
         (!full.is_empty()).then(|| Self {
             stream: holder.stream,
             full,
-            windows: stream.groups.windows(block_size),
+            has_windows: windows != WindowBlocks::default(),
+            windows,
             runs: WindowBlocks::default(),
             depth: 0,
             hit: 0,
         })
     }
 
+    #[inline]
     /// Takes the next block; `false`: it is not held, so the walk is over.
     fn step(&mut self, holder: &Holder) -> bool {
         let groups = holder.groups();
@@ -138,6 +147,10 @@ impl Walk {
             return false;
         }
         self.depth += 1;
+        if !self.has_windows {
+            self.hit = self.depth;
+            return true;
+        }
         let mut may_end_here = true;
         for (slot, (run, window)) in self.runs.iter_mut().zip(self.windows).enumerate() {
             if window > 0 {

@@ -8,7 +8,7 @@ use crate::event::EngineHash;
 use crate::key::BlockKey;
 use crate::stream::Trust;
 
-use super::groups::{GROUPS_MAX, Groups};
+use super::groups::{Groups, PerGroup};
 
 #[derive(Debug)]
 pub(super) struct StreamBlocks {
@@ -29,7 +29,7 @@ pub(super) enum HashEntry {
     /// Our key for it, and the copies counted under this hash in all groups.
     Keyed { key: BlockKey, references: u32 },
     /// A sliding-window group named it before the full one did: only the copies per group are known.
-    Unkeyed { references: [u8; GROUPS_MAX] },
+    Unkeyed { references: PerGroup },
 }
 
 // === impl StreamBlocks ===
