@@ -12,7 +12,7 @@ use crate::wire::HashForm;
 
 /// Defaults, with the reasons for the timing ones in `README.md`.
 mod defaults {
-    use super::{Ipv4Addr, SocketAddr, VllmVersion};
+    use super::{Ipv4Addr, SocketAddr, Timing, VllmVersion};
 
     pub(super) const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
     pub(super) const VERSION: VllmVersion = VllmVersion::new(32, 0);
@@ -21,10 +21,11 @@ mod defaults {
     pub(super) const BLOCKS: usize = 4096;
     pub(super) const RANKS: u32 = 1;
     pub(super) const SPEEDUP: f64 = 1.0;
-    pub(super) const PREFILL_TOKENS_PER_SECOND: f64 = 8000.0;
-    pub(super) const STEP_MS: f64 = 25.0;
-    pub(super) const DECODE_US: f64 = 250.0;
-    pub(super) const MAX_BATCHED_TOKENS: usize = 2048;
+    pub(super) const PREFILL_TOKENS_PER_SECOND: f64 = Timing::CALIBRATED.prefill_tokens_per_second;
+    pub(super) const STEP_MS: f64 = Timing::CALIBRATED.step_overhead.as_micros() as f64 / 1e3;
+    pub(super) const DECODE_US: f64 = Timing::CALIBRATED.decode_cost.as_micros() as f64;
+    /// Part of the calibration: how much prefill stands between two tokens of everyone else.
+    pub(super) const MAX_BATCHED_TOKENS: usize = 1024;
     pub(super) const MAX_SEQS: usize = 256;
     pub(super) const MAX_TOKENS: usize = 16;
     pub(super) const BUFFER_STEPS: usize = 10_000;
@@ -194,7 +195,7 @@ impl EmulatorConfig {
     }
 
     /// The inside of one rank; `boot` tells starts apart where the release has no fixed seed.
-    pub(crate) fn engine(&self, boot: u64) -> EngineConfig {
+    pub fn engine(&self, boot: u64) -> EngineConfig {
         let seed = match &self.hash_seed {
             Some(text) => Seed::from_text(text),
             None if self.vllm_version.has_fixed_seed() => Seed::from_text("fixed"),
@@ -230,4 +231,52 @@ pub(crate) fn rank_address(address: &str, rank: u32) -> Option<String> {
         _ => port.checked_add(u16::try_from(rank).ok()?)?,
     };
     Some(format!("tcp://{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_follow_each_other_unless_ports_are_free_to_choose() {
+        assert_eq!(rank_address("tcp://127.0.0.1:5557", 2).as_deref(), Some("tcp://127.0.0.1:5559"));
+        assert_eq!(rank_address("tcp://*:0", 2).as_deref(), Some("tcp://*:0"));
+        for bad in ["127.0.0.1:5557", "tcp://127.0.0.1", "tcp://127.0.0.1:many"] {
+            assert_eq!(rank_address(bad, 0), None, "{bad}");
+        }
+        assert_eq!(rank_address("tcp://127.0.0.1:65535", 1), None, "no port is left");
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_remedy() {
+        let check = |change: fn(&mut EmulatorConfig)| {
+            let mut config = EmulatorConfig::default();
+            change(&mut config);
+            config.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check(|_| {}), Ok(()));
+        let refused = |change| check(change).unwrap_err();
+        assert_eq!(refused(|c| c.speedup = 0.0), "speedup is 0: give a number above 0");
+        assert_eq!(refused(|c| c.step_ms = f64::NAN), "step-ms is NaN: give a number above 0");
+        assert_eq!(refused(|c| c.blocks = 1), "blocks is 1: at least 2 are needed, because one is kept back");
+        let address = refused(|c| c.events = Some("5557".to_owned()));
+        assert_eq!(address, "events is \"5557\": give an address such as tcp://127.0.0.1:5557");
+    }
+
+    #[test]
+    fn starts_differ_where_the_release_has_no_fixed_seed() {
+        let seed = |minor, boot| {
+            let config =
+                EmulatorConfig { vllm_version: VllmVersion::new(minor, 0), ..EmulatorConfig::default() };
+            config.engine(boot).seed
+        };
+        assert_ne!(seed(28, 1), seed(28, 2));
+        assert_eq!(seed(29, 1), seed(29, 2));
+        let told = EmulatorConfig {
+            hash_seed: Some("0".into()),
+            vllm_version: VllmVersion::new(16, 0),
+            ..EmulatorConfig::default()
+        };
+        assert_eq!(told.engine(1).seed, told.engine(2).seed);
+    }
 }

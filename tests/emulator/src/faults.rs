@@ -245,3 +245,6 @@ impl HttpFaults {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,3 +44,26 @@ pub(crate) fn append(out: &mut String, text: std::fmt::Arguments<'_>) {
         tracing::error!("formatting failed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulated_when_shown() {
+        let mut histogram = Histogram::default();
+        [0.001, 0.3, 0.3, 5000.0].into_iter().for_each(|seconds| histogram.observe(seconds));
+        let mut out = String::new();
+        histogram.render(&mut out, "x", "engine=\"0\"");
+        for line in [
+            "x_bucket{engine=\"0\",le=\"0.001\"} 1",
+            "x_bucket{engine=\"0\",le=\"0.25\"} 1",
+            "x_bucket{engine=\"0\",le=\"0.5\"} 3",
+            "x_bucket{engine=\"0\",le=\"2560.0\"} 3",
+            "x_bucket{engine=\"0\",le=\"+Inf\"} 4",
+            "x_count{engine=\"0\"} 4",
+        ] {
+            assert!(out.lines().any(|found| found == line), "{line} in {out}");
+        }
+    }
+}

@@ -124,3 +124,30 @@ impl fmt::Display for VllmVersion {
         write!(f, "0.{}.{}", self.minor, self.patch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_parse_with_or_without_patch() {
+        let parsed = |text: &str| text.parse::<VllmVersion>();
+        assert_eq!(parsed("0.32"), Ok(VllmVersion::new(32, 0)));
+        assert_eq!(parsed("v0.10.2"), Ok(VllmVersion::new(10, 2)));
+        assert_eq!(parsed("0.32").unwrap().to_string(), "0.32.0");
+        for bad in ["", "1.0", "0.8", "0.34", "0", "0.x", "newest"] {
+            assert_eq!(parsed(bad), Err(UnknownVersion(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn edges_change_at_their_release() {
+        let (old, new) = (VllmVersion::new(23, 0), VllmVersion::new(24, 0));
+        assert_eq!((old.encoding(), new.encoding()), (EventEncoding::Arrays, EventEncoding::Maps));
+        assert!(!VllmVersion::new(25, 0).replays_topic() && VllmVersion::new(26, 0).replays_topic());
+        assert_eq!(
+            (VllmVersion::new(10, 0).removed_fields(), VllmVersion::new(10, 2).removed_fields()),
+            (1, 2)
+        );
+    }
+}

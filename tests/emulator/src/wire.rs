@@ -75,7 +75,7 @@ impl Encoder {
         for event in events {
             match event {
                 KvEvent::Stored(stored) => self.stored(&mut out, stored),
-                KvEvent::Removed(digest) => self.removed(&mut out, digest),
+                KvEvent::Removed(hashes) => self.removed(&mut out, hashes),
                 KvEvent::Cleared => self.event(&mut out, "AllBlocksCleared", &[], 0, &[]),
             }
         }
@@ -113,9 +113,8 @@ impl Encoder {
         self.event(out, "BlockStored", &STORED_FIELDS, STORED_REQUIRED, known);
     }
 
-    fn removed(&self, out: &mut Writer, digest: &Digest) {
-        let hashes = [*digest];
-        let values = [Value::Hashes(&hashes), Value::Text("GPU"), Value::Uint(0), Value::Nil, Value::Nil];
+    fn removed(&self, out: &mut Writer, hashes: &[Digest]) {
+        let values = [Value::Hashes(hashes), Value::Text("GPU"), Value::Uint(0), Value::Nil, Value::Nil];
         let known = values.get(..self.version.removed_fields()).unwrap_or(&values);
         self.event(out, "BlockRemoved", &REMOVED_FIELDS, REMOVED_REQUIRED, known);
     }

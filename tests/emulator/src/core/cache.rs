@@ -38,7 +38,7 @@ impl Cache {
         self.pool.touch(hit);
         let mut evicted = Vec::new();
         let Some(fresh) = self.pool.allocate(missing, &mut evicted) else { return false };
-        self.pending.extend(evicted.into_iter().map(KvEvent::Removed));
+        self.pending.extend(evicted.into_iter().map(|digest| KvEvent::Removed(vec![digest])));
         sequence.blocks.extend_from_slice(hit);
         sequence.blocks.extend(fresh);
         if sequence.request.reports_hits && !hit.is_empty() {

@@ -385,3 +385,6 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

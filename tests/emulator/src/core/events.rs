@@ -7,8 +7,8 @@ use super::{Digest, ExtraKey, Lora};
 pub enum KvEvent {
     /// Blocks entered the prefix cache.
     Stored(Stored),
-    /// One physical block left it.
-    Removed(Digest),
+    /// Physical blocks left it; the scheduler reports each in an event of its own.
+    Removed(Vec<Digest>),
     /// The whole cache was dropped.
     Cleared,
 }

@@ -22,20 +22,17 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Constants under which the load of `tests/load.rs` comes out as published; see `README.md`.
+    pub const CALIBRATED: Self = Self {
+        step_overhead: Duration::from_millis(10),
+        prefill_tokens_per_second: 6500.0,
+        decode_cost: Duration::from_micros(250),
+    };
+
     /// Duration of a step with that much work, stretched by `slow` (1.0: as configured).
     pub(super) fn step(&self, prefill_tokens: usize, decodes: usize, slow: f64) -> Duration {
         let prefill = prefill_tokens as f64 / self.prefill_tokens_per_second;
         let decode = self.decode_cost.as_secs_f64() * decodes as f64;
         Duration::from_secs_f64(slow * (self.step_overhead.as_secs_f64() + prefill + decode))
-    }
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            step_overhead: Duration::from_millis(25),
-            prefill_tokens_per_second: 8000.0,
-            decode_cost: Duration::from_micros(250),
-        }
     }
 }

@@ -78,3 +78,61 @@ impl Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Pushes one batch per fate and gives the numbers sent at once, and those kept.
+    fn after(fates: &[BatchFate]) -> (Vec<u64>, Vec<u64>) {
+        let now = Instant::now();
+        let mut stream = Stream::new(10);
+        fates.iter().for_each(|fate| stream.push(vec![], *fate, now));
+        let sent = stream.take_due(now).iter().map(|message| message.number).collect();
+        let kept = stream.kept_from(0).map(|message| message.number).collect();
+        (sent, kept)
+    }
+
+    #[test]
+    fn each_fate_sends_and_keeps_what_it_says() {
+        use BatchFate::{Drop, Duplicate, HoldBack, Ignore, Lose, Send};
+        let cases: [(&[BatchFate], &[u64], &[u64]); 7] = [
+            (&[Send, Send], &[0, 1], &[0, 1]),
+            (&[Drop, Send], &[1], &[0, 1]),
+            (&[Lose, Send], &[1], &[1]),
+            (&[Duplicate, Send], &[0, 0, 1], &[0, 1]),
+            (&[HoldBack, Send, Send], &[1, 0, 2], &[0, 1, 2]),
+            (&[HoldBack, HoldBack, Send], &[1, 0, 2], &[0, 1, 2]),
+            (&[Send, Ignore, Send], &[0, 1], &[0, 1]),
+        ];
+        for (fates, sent, kept) in cases {
+            assert_eq!(after(fates), (sent.to_vec(), kept.to_vec()), "{fates:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_batch_holds_up_those_behind_it() {
+        let now = Instant::now();
+        let late = Duration::from_millis(50);
+        let mut stream = Stream::new(10);
+        stream.push(vec![], BatchFate::Delay(late), now);
+        stream.push(vec![], BatchFate::Send, now);
+        assert!(stream.take_due(now).is_empty());
+        assert_eq!(stream.next_due(), Some(now + late));
+        let sent: Vec<u64> = stream.take_due(now + late).iter().map(|message| message.number).collect();
+        assert_eq!(sent, [0, 1]);
+    }
+
+    #[test]
+    fn the_buffer_keeps_the_newest() {
+        let now = Instant::now();
+        let mut stream = Stream::new(3);
+        (0..5).for_each(|_| stream.push(vec![], BatchFate::Send, now));
+        let kept = |from| stream.kept_from(from).map(|message| message.number).collect::<Vec<_>>();
+        assert_eq!(kept(0), [2, 3, 4]);
+        assert_eq!(kept(4), [4]);
+        assert!(kept(5).is_empty());
+    }
+}

@@ -77,3 +77,58 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rmpv::Value;
+
+    use super::*;
+
+    /// Writes a value and reads it back with another implementation; the marker byte comes with it.
+    fn read(write: impl FnOnce(&mut Writer)) -> (u8, Value) {
+        let mut writer = Writer::default();
+        write(&mut writer);
+        let bytes = writer.finish();
+        let mut rest = bytes.as_slice();
+        let value = rmpv::decode::read_value(&mut rest).unwrap();
+        assert!(rest.is_empty());
+        (bytes[0], value)
+    }
+
+    #[test]
+    fn unsigned_integers_take_their_shortest_form() {
+        let cases: [(u64, u8); 9] = [
+            (0, 0x00),
+            (127, 0x7f),
+            (128, 0xcc),
+            (255, 0xcc),
+            (256, 0xcd),
+            (65_535, 0xcd),
+            (65_536, 0xce),
+            (u64::from(u32::MAX), 0xce),
+            (u64::MAX, 0xcf),
+        ];
+        for (value, marker) in cases {
+            assert_eq!(read(|w| w.uint(value)), (marker, Value::from(value)));
+        }
+    }
+
+    #[test]
+    fn lengths_take_their_shortest_form() {
+        for (len, marker) in [(0, 0xa0), (31, 0xbf), (32, 0xd9), (255, 0xd9), (256, 0xda), (70_000, 0xdb)] {
+            let text = "x".repeat(len);
+            assert_eq!(read(|w| w.text(&text)), (marker, Value::from(text.as_str())));
+        }
+        for (len, marker) in [(0, 0xc4), (255, 0xc4), (256, 0xc5), (70_000, 0xc6)] {
+            let bytes = vec![7; len];
+            assert_eq!(read(|w| w.bytes(&bytes)), (marker, Value::from(bytes.as_slice())));
+        }
+        for (len, marker) in [(0, 0x90), (15, 0x9f), (16, 0xdc), (70_000, 0xdd)] {
+            let (found, value) = read(|w| {
+                w.array(len);
+                (0..len).for_each(|_| w.nil());
+            });
+            assert_eq!((found, value.as_array().unwrap().len()), (marker, len));
+        }
+    }
+}

@@ -30,7 +30,7 @@ impl Replica {
             max_batched_tokens: 2048,
             max_seqs: 8,
             max_model_len: 2048,
-            timing: Timing::default(),
+            timing: Timing::CALIBRATED,
             seed: Seed::from_text("fidelity"),
             reuses_empty_first: version.reuses_empty_first(),
         };
