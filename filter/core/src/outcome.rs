@@ -120,8 +120,16 @@ reasons! {
     NoTokenizer = "no_tokenizer",
     /// The indexer does not know the model.
     UnknownModel = "unknown_model",
+    /// The prompt is no longer than one block: no cache can help.
+    BelowBlock = "below_block",
+    /// No event stream of a candidate can be believed, or none is configured.
+    NoEvents = "no_events",
+    /// Too many prompts wait for the indexer's tokenizers.
+    Busy = "busy",
     /// The indexer could not render or tokenize within the deadline.
     Late = "late",
+    /// The indexer's tokenizer broke down.
+    Failed = "failed",
     /// A reason that this version of the filter does not know.
     Other = "other",
 }
