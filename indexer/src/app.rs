@@ -29,7 +29,7 @@ use crate::decide::{Decider, Models, Shared};
 use crate::fleet::dns::DnsSource;
 use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
-use crate::fleet::scrape::Scraper;
+use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lifecycle::{Readiness, TaskEnd, Tasks, next_signal};
@@ -121,15 +121,15 @@ impl App {
             models: model_names.clone(),
             clock,
             metrics: fleet_metrics.clone(),
+            decide_metrics: decide_metrics.clone(),
         };
         driver.observe(static_endpoints(&config));
         let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let stop = tasks.stop();
         tasks.spawn("fleet", driver.run(observations, stop.clone()));
         spawn_dns(&mut tasks, &config, &fleet_metrics, &observer);
-        let own_books = books.clone();
-        let own_sequences = Box::new(move |place| own_books.lock().ledger().load(place).sequences);
-        let scraper = Scraper::new(config.scrape, clock, view.clone(), own_sequences, fleet_metrics);
+        let own = own_counts(books.clone(), index.clone());
+        let scraper = Scraper::new(config.scrape, clock, view.clone(), own, fleet_metrics);
         tasks.spawn("scrape", scraper.run(observer, stop.clone()));
         let housekeeping =
             housekeeping::run(books.clone(), index.clone(), clock, decide_metrics.clone(), stop.clone());
@@ -217,6 +217,13 @@ fn static_endpoints(config: &Config) -> Observation {
     let endpoints =
         endpoints.filter_map(|endpoint| EndpointSpec::of_static(endpoint, &config.models)).collect();
     Observation::Listed { source: STATIC_SOURCE, endpoints }
+}
+
+fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsOf {
+    Box::new(move |place| OwnCounts {
+        sequences: books.lock().ledger().load(place).sequences,
+        held_blocks: index.read().stream_stats(place).map_or(0, |stream| stream.blocks),
+    })
 }
 
 fn spawn_dns(

@@ -64,6 +64,7 @@ struct EngineState {
     running: u64,
     waiting: u64,
     kv_usage: f64,
+    pressure: f64,
     foreign_sequences: u64,
 }
 
@@ -140,6 +141,7 @@ impl StateSource {
                 running: sample.running,
                 waiting: sample.waiting,
                 kv_usage: sample.kv_usage,
+                pressure: sample.pressure,
                 foreign_sequences: sample.foreign_sequences,
             }),
             stream: stream.map(|stream| StreamState {

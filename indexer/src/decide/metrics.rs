@@ -15,6 +15,9 @@ const STAGE_BUCKETS: [f64; 18] = [
 const TTFT_BUCKETS: [f64; 14] =
     [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// Values of the label `result` of predictions.
+const PREDICTION_RESULTS: [&str; 4] = ["equal", "lower", "higher", "actual"];
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct DecisionLabels {
     pub policy: &'static str,
@@ -100,6 +103,15 @@ impl DecideMetrics {
             unreserved: Counter::default(),
             expired: Counter::default(),
             invariant_violations: Counter::default(),
+        }
+    }
+
+    /// Drops what is counted for an endpoint that is gone: addresses come and go, and metrics must not pile up.
+    pub fn forget(&self, model: &str, endpoint: &str) {
+        for result in PREDICTION_RESULTS {
+            let labels = PredictionLabels { model: model.to_owned(), endpoint: endpoint.to_owned(), result };
+            self.predictions.remove(&labels);
+            self.prediction_tokens.remove(&labels);
         }
     }
 

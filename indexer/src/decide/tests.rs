@@ -40,7 +40,14 @@ fn a_candidate_per_rank_with_our_count_and_what_the_engine_says() {
     let mut ledger = Ledger::new(10);
     let reservation = Reservation { place: ranks[1].place, queued_tokens: 70, sequences: 2, lease_ms: 1000 };
     ledger.reserve(DecisionId(1), reservation, None, Millis(0)).unwrap();
-    let sample = Sample { at: Millis(100), running: 5, waiting: 1, kv_usage: 0.75, foreign_sequences: 4 };
+    let sample = Sample {
+        at: Millis(100),
+        running: 5,
+        waiting: 1,
+        kv_usage: 0.5,
+        pressure: 0.75,
+        foreign_sequences: 4,
+    };
     ranks[1].gauge.set(sample);
     let holder = ranks[2].place;
     let cached = |place| if place == holder { 48 } else { 0 };

@@ -11,6 +11,7 @@ use super::metrics::{ByResult, FleetMetrics};
 use super::{Change, Endpoint, Fleet, Observation, View};
 use crate::books::Books;
 use crate::clock::Clock;
+use crate::decide::metrics::DecideMetrics;
 use crate::ingest::{Ingest, StreamSpec};
 
 /// Observations that may wait: one beat's scrapes of a large fleet. When they are more, scrapers wait.
@@ -25,6 +26,8 @@ pub struct FleetDriver {
     pub models: Arc<[String]>,
     pub clock: Clock,
     pub metrics: FleetMetrics,
+    /// Has values per endpoint, which go with it.
+    pub decide_metrics: DecideMetrics,
 }
 
 // === impl FleetDriver ===
@@ -95,7 +98,7 @@ impl FleetDriver {
                 .as_ref()
                 .and_then(|replay| replay.of_rank(rank))
                 .map(|replay| replay.to_string()),
-            model: self.models.get(spec.model.0).cloned().unwrap_or_default(),
+            model: self.model_of(endpoint),
         };
         if let Err(error) = self.ingest.add_stream(stream) {
             tracing::error!(endpoint = %endpoint.name, rank, %error, "events are not read; ranked by load only");
@@ -111,8 +114,13 @@ impl FleetDriver {
             }
             reservations += self.books.lock().remove_place(rank.place, now);
         }
+        self.decide_metrics.forget(&self.model_of(endpoint), &endpoint.name);
         tracing::info!(endpoint = %endpoint.name, reservations, "endpoint removed");
         self.count("removed");
+    }
+
+    fn model_of(&self, endpoint: &Endpoint) -> String {
+        self.models.get(endpoint.spec.model.0).cloned().unwrap_or_default()
     }
 
     fn count(&self, result: &'static str) {

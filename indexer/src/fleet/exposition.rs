@@ -10,8 +10,10 @@ pub struct EngineFigures {
     pub running: Option<f64>,
     /// Sequences waiting for memory or their turn.
     pub waiting: Option<f64>,
-    /// Share of the KV cache in use, 0 to 1.
+    /// Share of the KV cache in use by running sequences, 0 to 1.
     pub kv_usage: Option<f64>,
+    /// Blocks of the KV cache, in use or not.
+    pub kv_blocks: Option<f64>,
 }
 
 /// Which figure a family gives.
@@ -24,6 +26,9 @@ const FAMILIES: [(&str, Field); 4] = [
     ("vllm:kv_cache_usage_perc", |figures| &mut figures.kv_usage),
     ("vllm:gpu_cache_usage_perc", |figures| &mut figures.kv_usage),
 ];
+
+/// A family whose value is always 1; what it tells is in its labels.
+const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
 /// The figures of each rank, `ranks` of them. The rank is the label `engine`; without it the line is of rank 0.
 /// Lines of the same family and rank (one per model name, say) add up.
@@ -41,6 +46,11 @@ pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
 
 /// `name{label="value",…} number`, where the name is one of ours and the number is finite and not negative.
 fn read_line(line: &str) -> Option<(Field, usize, f64)> {
+    if let Some(rest) = line.strip_prefix(CACHE_CONFIG) {
+        let (labels, _) = rest.strip_prefix('{')?.rsplit_once('}')?;
+        let blocks = label(labels, "num_gpu_blocks")?.parse().ok()?;
+        return Some((|figures| &mut figures.kv_blocks, rank_of(labels)?, sane(blocks)?));
+    }
     let (name, field) = FAMILIES.iter().find(|(name, _)| line.starts_with(name))?;
     let rest = line.get(name.len()..)?;
     let (labels, rest) = match rest.strip_prefix('{') {
@@ -48,20 +58,27 @@ fn read_line(line: &str) -> Option<(Field, usize, f64)> {
         None if rest.starts_with([' ', '\t']) => ("", rest),
         None => return None,
     };
-    let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
-    if !value.is_finite() || value < 0.0 {
-        return None;
-    }
-    Some((*field, rank_of(labels)?, value))
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    Some((*field, rank_of(labels)?, sane(value)?))
+}
+
+fn sane(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
 }
 
 /// None: a rank that is no number.
 fn rank_of(labels: &str) -> Option<usize> {
-    let engine = labels.split(',').find_map(|label| label.trim().strip_prefix("engine=\""));
-    match engine {
-        Some(engine) => engine.trim_end_matches('"').parse().ok(),
+    match label(labels, "engine") {
+        Some(engine) => engine.parse().ok(),
         None => Some(0),
     }
+}
+
+/// The value of a label that holds no comma.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    labels
+        .split(',')
+        .find_map(|label| label.trim().strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
 }
 
 #[cfg(test)]
@@ -77,11 +94,14 @@ vllm:num_requests_running{engine="1",model_name="a, b}"} 4.0
 vllm:num_requests_waiting{engine="1",model_name="qwen3"} 2.0
 vllm:num_requests_waiting_by_reason{engine="1",model_name="qwen3"} 9.0
 vllm:kv_cache_usage_perc{engine="0",model_name="qwen3"} 0.25
+vllm:cache_config_info{block_size="16",engine="1",num_cpu_blocks="None",num_gpu_blocks="4096"} 1.0
 python_gc_objects_collected_total{generation="0"} 9382.0
 "#;
         let figures = parse(text, 2);
-        let first = EngineFigures { running: Some(3.0), waiting: None, kv_usage: Some(0.25) };
-        let second = EngineFigures { running: Some(4.0), waiting: Some(2.0), kv_usage: None };
+        let first =
+            EngineFigures { running: Some(3.0), waiting: None, kv_usage: Some(0.25), kv_blocks: None };
+        let second =
+            EngineFigures { running: Some(4.0), waiting: Some(2.0), kv_usage: None, kv_blocks: Some(4096.0) };
         assert_eq!(figures, [first, second]);
     }
 
@@ -92,7 +112,7 @@ python_gc_objects_collected_total{generation="0"} 9382.0
                     vllm:num_requests_running{\nvllm:num_requests_waiting 2";
         assert_eq!(
             parse(text, 1),
-            [EngineFigures { running: None, waiting: Some(2.0), kv_usage: Some(0.5) }]
+            [EngineFigures { waiting: Some(2.0), kv_usage: Some(0.5), ..EngineFigures::default() }]
         );
     }
 }

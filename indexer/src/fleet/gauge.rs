@@ -9,8 +9,10 @@ pub struct Sample {
     pub at: Millis,
     pub running: u64,
     pub waiting: u64,
-    /// Share of the KV cache in use, 0 to 1.
+    /// Share of the KV cache in use by running sequences, 0 to 1.
     pub kv_usage: f64,
+    /// p: how likely a new block evicts another, 0 to 1.
+    pub pressure: f64,
     /// Sequences it had that no decision of ours accounts for: other ways to the engine.
     pub foreign_sequences: u64,
 }

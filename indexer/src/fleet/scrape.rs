@@ -32,20 +32,29 @@ pub struct Scraper {
     config: Scrape,
     clock: Clock,
     view: Arc<View>,
-    own_sequences: OwnSequences,
+    own: OwnCountsOf,
     metrics: FleetMetrics,
     client: Client<HttpConnector, Empty<Bytes>>,
 }
 
-/// Our own count of the sequences on a place, to tell those of others apart.
-pub type OwnSequences = Box<dyn Fn(StreamId) -> u64 + Send + Sync>;
+/// What we know of a place ourselves, to set the engine's figures against.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnCounts {
+    /// Reserved there.
+    pub sequences: u64,
+    /// Distinct blocks that its events told of.
+    pub held_blocks: usize,
+}
+
+/// Tells the counts of a place.
+pub type OwnCountsOf = Box<dyn Fn(StreamId) -> OwnCounts + Send + Sync>;
 
 impl Scraper {
     pub fn new(
         config: Scrape,
         clock: Clock,
         view: Arc<View>,
-        own_sequences: OwnSequences,
+        own: OwnCountsOf,
         metrics: FleetMetrics,
     ) -> Self {
         let mut connector = HttpConnector::new();
@@ -53,7 +62,7 @@ impl Scraper {
         connector.set_connect_timeout(Some(Duration::from_millis(config.timeout_ms / 2)));
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { config, clock, view, own_sequences, metrics, client }
+        Self { config, clock, view, own, metrics, client }
     }
 
     /// Runs until `stop`.
@@ -112,20 +121,53 @@ impl Scraper {
     fn record(&self, endpoint: &Endpoint, text: &str) {
         let figures = parse_exposition(text, endpoint.ranks.len());
         for (rank, figures) in endpoint.ranks.iter().zip(figures) {
-            let EngineFigures { running: Some(running), waiting, kv_usage } = figures else { continue };
+            let EngineFigures { running: Some(running), waiting, .. } = figures else { continue };
             let (running, waiting) = (count(running), count(waiting.unwrap_or(0.0)));
+            let own = (self.own)(rank.place);
             rank.gauge.set(Sample {
                 at: self.clock.now(),
                 running,
                 waiting,
-                kv_usage: kv_usage.unwrap_or(0.0).clamp(0.0, 1.0),
-                foreign_sequences: (running + waiting).saturating_sub((self.own_sequences)(rank.place)),
+                kv_usage: figures.kv_usage.unwrap_or(0.0).min(1.0),
+                pressure: pressure(figures, own.held_blocks),
+                foreign_sequences: (running + waiting).saturating_sub(own.sequences),
             });
         }
     }
 }
 
+/// Engines report only what running sequences use; blocks that are merely cached are free to them, yet a new block
+/// evicts one of those as soon as the cache is full. So what its events told of counts too.
+fn pressure(figures: EngineFigures, held_blocks: usize) -> f64 {
+    let occupied = match figures.kv_blocks {
+        Some(blocks) if blocks > 0.0 => held_blocks as f64 / blocks,
+        _ => 0.0,
+    };
+    figures.kv_usage.unwrap_or(0.0).max(occupied).min(1.0)
+}
+
 /// A gauge of whole things, which the exposition writes as a float.
 fn count(value: f64) -> u64 {
     value.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_the_fuller_of_what_runs_and_what_is_held() {
+        let figures = |kv_usage, kv_blocks| EngineFigures { kv_usage, kv_blocks, ..EngineFigures::default() };
+        let table = [
+            (figures(None, None), 100, 0.0),
+            (figures(Some(0.25), None), 100, 0.25),
+            (figures(Some(0.25), Some(200.0)), 100, 0.5),
+            (figures(Some(0.75), Some(200.0)), 100, 0.75),
+            (figures(None, Some(50.0)), 100, 1.0),
+            (figures(Some(0.1), Some(0.0)), 100, 0.1),
+        ];
+        for (figures, held, expected) in table {
+            assert_eq!(pressure(figures, held), expected, "{figures:?} {held}");
+        }
+    }
 }

@@ -11,6 +11,8 @@ use crate::ledger::DecisionId;
 /// The largest request that a filter can ask about.
 const QUEUED_TOKENS_MAX: u64 = (PROMPTS_MAX * TOKEN_IDS_MAX) as u64;
 const RESERVED_SEQUENCES_MAX: u32 = PROMPTS_MAX as u32 * SEQUENCES_MAX;
+/// The longest lease that can be configured: a day.
+const LEASE_MS_MAX: u32 = 86_400_000;
 
 pub(super) fn to_wire(change: &Change) -> LedgerChange {
     let what = match &change.what {
@@ -34,7 +36,8 @@ pub(super) fn from_wire(change: LedgerChange) -> Option<Change> {
         ledger_change::What::Reserved(reserved) => {
             let sane = reserved.endpoint.len() <= ENDPOINT_BYTES_MAX
                 && reserved.queued_tokens <= QUEUED_TOKENS_MAX
-                && reserved.sequences <= RESERVED_SEQUENCES_MAX;
+                && reserved.sequences <= RESERVED_SEQUENCES_MAX
+                && reserved.lease_ms <= LEASE_MS_MAX;
             What::Reserved(sane.then(|| Placed {
                 endpoint: Arc::from(reserved.endpoint),
                 rank: reserved.rank,
@@ -48,4 +51,35 @@ pub(super) fn from_wire(change: LedgerChange) -> Option<Change> {
         ledger_change::What::Renewed(_) => What::Renewed,
     };
     Some(Change { id: DecisionId(change.decision_id), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed() -> Placed {
+        Placed { endpoint: "10.0.0.1:80".into(), rank: 3, queued_tokens: 7, sequences: 2, lease_ms: 1000 }
+    }
+
+    #[test]
+    fn changes_come_back_as_they_went() {
+        for what in [What::Reserved(placed()), What::Started, What::Released, What::Renewed] {
+            let change = Change { id: DecisionId(9), what };
+            assert_eq!(from_wire(to_wire(&change)), Some(change));
+        }
+    }
+
+    #[test]
+    fn figures_that_no_request_can_have_are_not_taken() {
+        assert_eq!(from_wire(LedgerChange { decision_id: 1, what: None }), None);
+        for absurd in [
+            Placed { queued_tokens: QUEUED_TOKENS_MAX + 1, ..placed() },
+            Placed { sequences: RESERVED_SEQUENCES_MAX + 1, ..placed() },
+            Placed { lease_ms: u64::from(LEASE_MS_MAX) + 1, ..placed() },
+            Placed { endpoint: "x".repeat(ENDPOINT_BYTES_MAX + 1).into(), ..placed() },
+        ] {
+            let change = Change { id: DecisionId(9), what: What::Reserved(absurd) };
+            assert_eq!(from_wire(to_wire(&change)), None, "{change:?}");
+        }
+    }
 }

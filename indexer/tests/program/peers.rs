@@ -21,14 +21,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// `count` indexers that all have the same list of peers, themselves included.
 async fn fleet(count: usize, reservation_ms: u64) -> Vec<Indexer> {
+    let indexers = start(count, reservation_ms, true).await;
+    for indexer in &indexers {
+        let followed = async || indexer.metric("warmpath_peer_followers").await == (count - 1) as f64;
+        eventually("all follow all", followed).await;
+    }
+    indexers
+}
+
+async fn start(count: usize, reservation_ms: u64, are_peers: bool) -> Vec<Indexer> {
     let ports: Vec<u16> = {
         let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
     };
-    let peers: Vec<String> = ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let peers: Vec<String> =
+        ports.iter().filter(|_| are_peers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let endpoints: String =
         (0..ENDPOINTS).map(|i| format!("    - {{ address: \"{}\" }}\n", endpoint(i))).collect();
-    let indexers = join_all(ports.iter().map(async |port| {
+    join_all(ports.iter().map(async |port| {
         let yaml = format!(
             "listen: {{ grpc: \"127.0.0.1:{port}\", admin: \"127.0.0.1:0\" }}\n\
              models: [{{ name: tiny }}]\n\
@@ -40,14 +50,7 @@ async fn fleet(count: usize, reservation_ms: u64) -> Vec<Indexer> {
         );
         Indexer::start(&yaml).await
     }))
-    .await;
-    for indexer in &indexers {
-        eventually("all follow all", async || {
-            indexer.metric("warmpath_peer_followers").await == (count - 1) as f64
-        })
-        .await;
-    }
-    indexers
+    .await
 }
 
 fn endpoint(number: usize) -> String {
@@ -101,8 +104,12 @@ async fn three_indexers_balance_like_one() {
     let alone = imbalance(&one).await;
     let three = fleet(3, 30_000).await;
     let together = imbalance(&three).await;
-    println!("imbalance of three {together:.3}, of one {alone:.3}");
+    let strangers = start(3, 30_000, false).await;
+    let apart = imbalance(&strangers).await;
+    println!("imbalance of one {alone:.3}, of three {together:.3}, of three that share nothing {apart:.3}");
+    assert!(apart > together, "sharing changed nothing: {apart:.3} apart, {together:.3} together");
     assert!(together <= alone * 1.2, "imbalance of three {together:.3}, of one {alone:.3}");
+    join_all(strangers.into_iter().map(Indexer::stop)).await;
     let all: Vec<Indexer> = three.into_iter().chain(one).collect();
     for indexer in &all {
         eventually("every count is zero at the end", async || all_idle(indexer).await).await;
