@@ -1,1 +1,152 @@
+//! Requests that end in a reason, and settings of a deployment. What becomes of ordinary and odd requests is compared
+//! with the engine's own code in `tests/recorded.rs`.
 
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::template::SystemClock;
+use crate::version::{ContentDetection, EngineVersion};
+
+const TEMPLATE: &str = "{{ messages | tojson }}{{ tools | tojson }}{{ flag | default('-') }}";
+
+fn settings() -> Settings {
+    Settings {
+        rules: RenderingRules::of(EngineVersion::new(0, 32)),
+        content_format: None,
+        trust_request_template: false,
+        default_template_kwargs: Map::new(),
+        exclude_tools_when_none: false,
+        special_tokens: Vec::new(),
+        clock: Arc::new(SystemClock::local()),
+    }
+}
+
+fn render_with(settings: &Settings, request: &ChatRequest<'_>) -> Result<String, PromptError> {
+    let clock = Arc::clone(&settings.clock);
+    let template = ChatTemplate::compile(TEMPLATE, ContentDetection::Messages, clock).unwrap();
+    render(settings, |_| Some(&template), request)
+}
+
+fn chat(messages: &[u8]) -> ChatRequest<'_> {
+    ChatRequest { messages, ..ChatRequest::default() }
+}
+
+const HI: &[u8] = br#"[{"role": "user", "content": "hi"}]"#;
+const HI_RENDERED: &str = r#"[{"role": "user", "content": "hi"}]"#;
+
+#[test]
+fn media_parts_end_in_their_own_reason() {
+    for part in [
+        json!({"type": "image_url", "image_url": {"url": "warmpath-media:00"}}),
+        json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}),
+        json!({"image_url": "x"}),
+        json!({"type": "text", "text": "a", "uuid": "u"}),
+        json!({"type": "prompt_embeds", "data": "x"}),
+    ] {
+        let messages =
+            json!([{"role": "user", "content": [{"type": "text", "text": "look"}, part]}]).to_string();
+        let error = render_with(&settings(), &chat(messages.as_bytes())).unwrap_err();
+        assert_eq!(error.reason(), "media", "{part}: {error}");
+    }
+    let flagged = ChatRequest { has_media: true, ..chat(HI) };
+    assert_eq!(render_with(&settings(), &flagged).unwrap_err().reason(), "media");
+}
+
+#[test]
+fn fields_that_depend_on_unknown_settings_end_in_unsupported_field() {
+    let own_template = ChatRequest { chat_template: Some("{{ 1 }}"), ..chat(HI) };
+    let kwargs = |json: &'static [u8]| ChatRequest { template_kwargs: Some(json), ..chat(HI) };
+    for request in [
+        own_template,
+        kwargs(br#"{"chat_template": "x"}"#),
+        kwargs(br#"{"tokenize": true}"#),
+        kwargs(br#"{"tools": []}"#),
+        kwargs(br#"{"add_generation_prompt": false}"#),
+        kwargs(br#"{"continue_final_message": true}"#),
+    ] {
+        let error = render_with(&settings(), &request).unwrap_err();
+        assert_eq!(error.reason(), "unsupported_field", "{request:?}: {error}");
+    }
+    let same = kwargs(br#"{"add_generation_prompt": true, "flag": 1}"#);
+    assert_eq!(render_with(&settings(), &same), Ok(format!("{HI_RENDERED}null1")));
+}
+
+#[test]
+fn own_template_of_a_request_is_used_only_where_it_is_trusted() {
+    let request = ChatRequest { chat_template: Some("{{ messages | length }}"), ..chat(HI) };
+    let trusting = Settings { trust_request_template: true, ..settings() };
+    assert_eq!(render_with(&trusting, &request), Ok("1".into()));
+    let broken = ChatRequest { chat_template: Some("{% if %}"), ..chat(HI) };
+    assert_eq!(render_with(&trusting, &broken).unwrap_err().reason(), "unsupported_field");
+}
+
+#[test]
+fn messages_of_the_wrong_shape_are_refused_without_quoting_them() {
+    for messages in [
+        &b""[..],
+        b"null",
+        b"{}",
+        b"[]",
+        b"[1]",
+        b"[{}]",
+        br#"[{"role": 1}]"#,
+        br#"[{"role": "user", "content": "secret"#,
+        b"[{\"role\": \"user\", \"content\": \"\xff\"}]",
+        br#"[{"role": "user", "content": {"secret": 1}}]"#,
+        br#"[{"role": "assistant", "tool_calls": "secret"}]"#,
+    ] {
+        let error = render_with(&settings(), &chat(messages)).unwrap_err();
+        assert_eq!(error.reason(), "bad_prompt", "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn fields_beyond_the_limit_are_not_parsed() {
+    let long = vec![b' '; MAX_PROMPT_BYTES + 1];
+    let error = render_with(&settings(), &chat(&long)).unwrap_err();
+    assert_eq!(error, PromptError::TooLarge { what: "messages", bytes: long.len(), limit: MAX_PROMPT_BYTES });
+    let tools = ChatRequest { tools: Some(&long), ..chat(HI) };
+    assert!(matches!(render_with(&settings(), &tools), Err(PromptError::TooLarge { what: "tools", .. })));
+}
+
+#[test]
+fn defaults_of_the_deployment_yield_to_the_request() {
+    let default_template_kwargs = Map::from_iter([("flag".to_owned(), json!("default"))]);
+    let settings = Settings { default_template_kwargs, ..settings() };
+    assert_eq!(render_with(&settings, &chat(HI)), Ok(format!("{HI_RENDERED}nulldefault")));
+    let request = ChatRequest { template_kwargs: Some(br#"{"flag": "own"}"#), ..chat(HI) };
+    assert_eq!(render_with(&settings, &request), Ok(format!("{HI_RENDERED}nullown")));
+}
+
+#[test]
+fn tools_are_hidden_only_where_the_deployment_says_so() {
+    let request = ChatRequest {
+        tools: Some(br#"[{"type": "function", "function": {"name": "f"}}]"#),
+        tool_choice: Some(br#""none""#),
+        ..chat(HI)
+    };
+    let shown =
+        r#"[{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}]"#;
+    assert_eq!(render_with(&settings(), &request), Ok(format!("{HI_RENDERED}{shown}-")));
+    let hiding = Settings { exclude_tools_when_none: true, ..settings() };
+    assert_eq!(render_with(&hiding, &request), Ok(format!("{HI_RENDERED}null-")));
+    let auto = ChatRequest { tool_choice: Some(br#""auto""#), ..request };
+    assert_eq!(render_with(&hiding, &auto), Ok(format!("{HI_RENDERED}{shown}-")));
+}
+
+#[test]
+fn template_with_tools_is_asked_for_where_there_are_tools() {
+    let settings = settings();
+    let compile = |source| {
+        ChatTemplate::compile(source, ContentDetection::Messages, Arc::clone(&settings.clock)).unwrap()
+    };
+    let (plain, with_tools) = (compile("plain"), compile("tools"));
+    let choose = |has_tools| Some(if has_tools { &with_tools } else { &plain });
+    let request = ChatRequest { tools: Some(br#"[{"function": {"name": "f"}}]"#), ..chat(HI) };
+    assert_eq!(render(&settings, choose, &request), Ok("tools".into()));
+    assert_eq!(render(&settings, choose, &chat(HI)), Ok("plain".into()));
+    assert_eq!(render(&settings, |_| None, &chat(HI)).unwrap_err().reason(), "not_renderable");
+}

@@ -86,12 +86,12 @@ fn write_escape(out: &mut String, code: u32) {
 }
 
 /// Python's `str.isprintable`: neither control, format, private or unassigned character, nor white space but a blank.
-/// Rust's debug form of a text escapes the same characters; a letter goes before, because at the start of a text it
-/// escapes combining marks as well.
+/// Rust's `escape_debug` of a text escapes the same characters, and at its start combining marks as well: a letter goes
+/// before.
 fn is_printable(char: char) -> bool {
     if char.is_ascii() {
         return !char.is_ascii_control();
     }
     let text: String = ['a', char].iter().collect();
-    !format!("{text:?}").contains('\\')
+    !text.escape_debug().any(|escaped| escaped == '\\')
 }

@@ -1,1 +1,220 @@
+//! The environment as a whole: what templates print, where they fail, how they are bounded.
 
+use jiff::civil::date;
+use minijinja::context;
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+fn compile(source: &str) -> ChatTemplate {
+    let clock = Arc::new(FixedClock(date(2026, 1, 15).at(12, 34, 56, 0)));
+    ChatTemplate::compile(source, ContentDetection::MacroParameters, clock).unwrap()
+}
+
+/// `source` rendered with the variable `v`.
+fn render(source: &str, v: Json) -> Result<String, PromptError> {
+    compile(source).render(context! { v => from_json(&v) })
+}
+
+#[track_caller]
+fn check(source: &str, v: Json, want: &str) {
+    assert_eq!(render(source, v).as_deref(), Ok(want), "{source}");
+}
+
+/// What CPython 3.11's `json.dumps` writes of this value is in the tests below.
+fn sample() -> Json {
+    serde_json::from_str(
+        "{\"a\": [1, 2.0, null, true, {\"z\": {}, \"y\": []}], \"k\": \"é\\u007f\\u2028\\\"\\\\/<&>'\\b\\f\\n\\u0001😀\", \
+         \"n\": -0.0, \"big\": 12345678901234567890123}",
+    )
+    .unwrap()
+}
+
+#[test]
+fn json_is_written_as_python_writes_it() {
+    check(
+        "{{ v | tojson }}",
+        sample(),
+        "{\"a\": [1, 2.0, null, true, {\"z\": {}, \"y\": []}], \
+         \"k\": \"é\u{7f}\u{2028}\\\"\\\\/<&>'\\b\\f\\n\\u0001😀\", \"n\": -0.0, \"big\": 12345678901234567890123}",
+    );
+    check(
+        "{{ v | tojson(ensure_ascii=true) }}",
+        sample(),
+        "{\"a\": [1, 2.0, null, true, {\"z\": {}, \"y\": []}], \
+         \"k\": \"\\u00e9\\u007f\\u2028\\\"\\\\/<&>'\\b\\f\\n\\u0001\\ud83d\\ude00\", \"n\": -0.0, \
+         \"big\": 12345678901234567890123}",
+    );
+    check(
+        "{{ v | tojson(separators=(',', ':'), sort_keys=true) }}",
+        sample(),
+        "{\"a\":[1,2.0,null,true,{\"y\":[],\"z\":{}}],\"big\":12345678901234567890123,\
+         \"k\":\"é\u{7f}\u{2028}\\\"\\\\/<&>'\\b\\f\\n\\u0001😀\",\"n\":-0.0}",
+    );
+}
+
+#[test]
+fn json_is_indented_as_python_indents_it() {
+    check(
+        "{{ v.a | tojson(indent=2) }}",
+        sample(),
+        "[\n  1,\n  2.0,\n  null,\n  true,\n  {\n    \"z\": {},\n    \"y\": []\n  }\n]",
+    );
+    check(
+        "{{ v.a | tojson(indent=0) }}",
+        sample(),
+        "[\n1,\n2.0,\nnull,\ntrue,\n{\n\"z\": {},\n\"y\": []\n}\n]",
+    );
+    check(
+        "{{ v.a | tojson(false, '--') }}",
+        sample(),
+        "[\n--1,\n--2.0,\n--null,\n--true,\n--{\n----\"z\": {},\n----\"y\": []\n--}\n]",
+    );
+    check("{{ {1: 2, none: 4, 1.5: 5} | tojson }}", json!(0), "{\"1\": 2, \"null\": 4, \"1.5\": 5}");
+}
+
+#[test]
+fn values_without_a_json_form_fail_as_in_python() {
+    for source in ["{{ v.missing | tojson }}", "{{ range | tojson }}", "{{ v | tojson(unknown=1) }}"] {
+        assert_eq!(render(source, json!({})).unwrap_err().reason(), "not_renderable", "{source}");
+    }
+}
+
+#[test]
+fn bare_values_print_as_python_prints_them() {
+    check(
+        "{{ v }}",
+        json!({
+            "q": "it's", "d": "say \"x\"", "b": "both ' and \"",
+            "c": "\u{0}\u{7f}\u{85}\u{a0}é\u{301}\u{200b}\u{2028}\u{e000}\u{e0041}😀\\n", "f": [1e16, -0.0],
+        }),
+        "{'q': \"it's\", 'd': 'say \"x\"', 'b': 'both \\' and \"', \
+         'c': '\\x00\\x7f\\x85\\xa0é\u{301}\\u200b\\u2028\\ue000\\U000e0041😀\\\\n', 'f': [1e+16, -0.0]}",
+    );
+    check(
+        "{{ v[0] }} {{ v[1] }} {{ v[2] }} {{ v[3] }}",
+        json!([1e-7, 1.0, null, true]),
+        "1e-07 1.0 None True",
+    );
+}
+
+#[test]
+fn numbers_keep_the_type_they_are_written_in() {
+    let v: Json = serde_json::from_str("[1e3, 1000, -0, -0.0, 18446744073709551616, 1E400]").unwrap();
+    check("{{ v | tojson }}", v, "[1000.0, 1000, 0, -0.0, 18446744073709551616, Infinity]");
+}
+
+#[test]
+fn keys_keep_their_order() {
+    check(
+        "{{ v | tojson }}{% for k in v %}{{ k }}{% endfor %}",
+        json!({"b": 1, "a": 2}),
+        "{\"b\": 1, \"a\": 2}ba",
+    );
+}
+
+#[test]
+fn blocks_are_trimmed_and_nothing_is_escaped() {
+    check("  {% if true %}\n  {{ v }}\n  {% endif %}\nend\n", json!("<&>"), "  <&>\nend");
+}
+
+#[test]
+fn loop_controls_namespaces_and_python_methods_work() {
+    check(
+        "{% set ns = namespace(n=0) %}{% for x in v %}{% if x == 'c' %}{% break %}{% endif %}{% set ns.n = ns.n + 1 %}{{ \
+         x.upper() }}{% endfor %}{{ ns.n }}{{ ' a b '.strip().split(' ') | length }}{{ 'x=1'.startswith('x') }}",
+        json!(["a", "b", "c"]),
+        "AB22True",
+    );
+    check("{{ v is sequence }}{{ 'x' is sequence }}{{ 1 is sequence }}", json!({}), "TrueTrueFalse");
+}
+
+#[test]
+fn generation_tag_prints_its_body() {
+    check("{% generation %}{{ v }}{% endgeneration %}", json!("x"), "x");
+}
+
+#[test]
+fn date_is_the_injected_clocks() {
+    check(
+        "{{ strftime_now('%d %b %Y') }} {{ strftime_now('%Y-%m-%d %H:%M:%S') }}",
+        json!(0),
+        "15 Jan 2026 2026-01-15 12:34:56",
+    );
+}
+
+#[test]
+fn exception_raised_by_the_template_is_the_engines_refusal() {
+    let error = render("{{ raise_exception('no: ' + v) }}", json!("secret")).unwrap_err();
+    assert_eq!(error.reason(), "bad_prompt");
+    assert!(!error.to_string().contains("secret"), "no prompt text in {error}");
+    let inside =
+        "{% macro m() %}{{ raise_exception('x') }}{% endmacro %}{% for x in [1] %}{{ m() }}{% endfor %}";
+    assert_eq!(render(inside, json!(0)).unwrap_err().reason(), "bad_prompt");
+}
+
+#[test]
+fn work_and_depth_of_a_rendering_are_bounded() {
+    for source in [
+        "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
+        "{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}{{ again(0) }}",
+        "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
+    ] {
+        assert_eq!(render(source, json!(0)).unwrap_err().reason(), "not_renderable", "{source}");
+    }
+}
+
+#[test]
+fn template_that_does_not_compile_names_line_and_fault() {
+    let clock: Arc<dyn Clock> = Arc::new(FixedClock(date(2026, 1, 15).at(0, 0, 0, 0)));
+    let compile =
+        |source: &str| ChatTemplate::compile(source, ContentDetection::Messages, Arc::clone(&clock)).err();
+    let error = compile("a\n{% if x %}").unwrap().to_string();
+    assert!(error.starts_with("line 2: syntax error"), "{error}");
+    let error = compile(&" ".repeat(MAX_TEMPLATE_BYTES + 1)).unwrap().to_string();
+    assert!(error.contains("limit of 1048576"), "{error}");
+}
+
+#[test]
+fn content_format_follows_the_loops_of_the_template() {
+    use ContentDetection::{ContentVariable, MacroParameters, Messages};
+    const ALL: [ContentDetection; 3] = [Messages, ContentVariable, MacroParameters];
+    for (source, parts_in) in [
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", &[] as &[_]),
+        ("{% for m in messages %}{% for p in m.content %}{% endfor %}{% endfor %}", &ALL),
+        ("{% for m in messages %}{% for p in m['content'] | list %}{% endfor %}{% endfor %}", &ALL),
+        (
+            "{% set rest = messages[1:] %}{% for m in rest %}{% for p in m.content %}{% endfor %}{% endfor %}",
+            &ALL,
+        ),
+        ("{% for m in other %}{% for p in m.content %}{% endfor %}{% endfor %}", &[]),
+        ("{% for m in messages %}{% for p in m.tool_calls %}{% endfor %}{% endfor %}", &[]),
+        (
+            "{% for m in messages %}{% set content = m.content %}{% for p in content %}{% endfor %}{% endfor %}",
+            &[ContentVariable, MacroParameters],
+        ),
+        ("{% macro show(content) %}{% for p in content %}{% endfor %}{% endmacro %}", &[ContentVariable]),
+        (
+            "{% macro show(x, y) %}{% for p in y %}{% endfor %}{% endmacro %}{% for m in messages %}{{ show(1, m.content) \
+             }}{% endfor %}",
+            &[MacroParameters],
+        ),
+        (
+            "{% macro show(x, y) %}{% for p in x %}{% endfor %}{% endmacro %}{% for m in messages %}{{ show(1, m.content) \
+             }}{% endfor %}",
+            &[],
+        ),
+        (
+            "{% macro show(x, y) %}{% for p in y %}{% endfor %}{% endmacro %}{% for m in messages %}{{ show(1, \
+             y=m.content) }}{% endfor %}",
+            &[MacroParameters],
+        ),
+    ] {
+        for detection in ALL {
+            let clock = Arc::new(FixedClock(date(2026, 1, 15).at(0, 0, 0, 0)));
+            let template = ChatTemplate::compile(source, detection, clock).unwrap();
+            let wants_parts = template.content_format() == ContentFormat::Parts;
+            assert_eq!(wants_parts, parts_in.contains(&detection), "{detection:?}: {source}");
+        }
+    }
+}
