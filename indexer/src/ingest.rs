@@ -138,6 +138,12 @@ impl Ingest {
         self.board.snapshot()
     }
 
+    /// Whether the thread still runs. If not, it failed: streams are not followed any more.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// What metrics are made from; register it with [`prometheus_client::registry::Registry::register_collector`].
     #[must_use]
     pub fn collector(&self) -> metrics::Collector {

@@ -36,7 +36,7 @@ use blocks::{BlockTable, Released};
 use speculation::Speculations;
 use streams::{HashEntry, StreamBlocks};
 
-/// Bounds of the index's memory; about 60 bytes per reference.
+/// Bounds of the index's memory; a reference takes about 100 bytes (the block, its holder, the engine's hash).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexLimits {
     /// Most (stream, engine hash) pairs in all. Beyond it new blocks are refused, not old ones dropped: engines drop

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use parking_lot::RwLock;
-use warmpath_kv::{Index, Millis, StreamId};
+use warmpath_kv::{Index, Millis, StaleBy, StreamId, Trust};
 use zmq::{Context, PollEvents};
 
 use crate::clock::Clock;
@@ -73,7 +73,7 @@ impl Driver {
                 Ok(ready) => ready,
                 Err(error) => {
                     tracing::error!(%error, "polling the event sockets failed; no KV events are read any more");
-                    return;
+                    return self.distrust_all();
                 }
             };
             let now = self.clock.now();
@@ -91,6 +91,14 @@ impl Driver {
             if has_ticked {
                 next_tick = now.plus(TICK_MS);
             }
+        }
+    }
+
+    /// What is held goes on aging without events, so none of it may be scored.
+    fn distrust_all(&self) {
+        let mut index = self.index.write();
+        for id in self.streams.keys() {
+            index.set_trust(*id, Trust::Stale(StaleBy::Disconnected));
         }
     }
 

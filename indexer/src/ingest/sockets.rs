@@ -1,5 +1,5 @@
-//! The sockets of one stream. A socket lives for one connection (or one replay) and is never reused, so nothing of an
-//! earlier incarnation of the engine can come out of it.
+//! The sockets of one stream. An event socket lives for one connection, and a replay socket until a question on it is
+//! given up, so that nothing late can come out of them.
 
 use zmq::{Context, Socket, SocketEvent, SocketType};
 
@@ -35,9 +35,11 @@ pub(super) struct EventSocket {
     pub(super) monitor: Socket,
 }
 
-/// One question to a replay socket.
+/// A connection to an engine's replay, for one question at a time.
 pub(super) struct ReplaySocket {
     pub(super) answers: Socket,
+    /// Whether the last answer has not ended yet.
+    is_asked: bool,
 }
 
 // === impl EventSocket ===
@@ -92,15 +94,30 @@ impl EventSocket {
 // === impl ReplaySocket ===
 
 impl ReplaySocket {
-    /// Asks for all batches from `from` on. A DEALER, since one question has many answers.
-    pub(super) fn ask(context: &Context, endpoint: &str, from: u64) -> Result<Self, zmq::Error> {
+    /// A DEALER, since one question has many answers.
+    pub(super) fn open(context: &Context, endpoint: &str) -> Result<Self, zmq::Error> {
         let answers = context.socket(SocketType::DEALER)?;
         prepare(&answers)?;
         // Without limit: an engine's ROUTER drops answers, in the middle and silently, when it cannot send.
         answers.set_rcvhwm(0)?;
         answers.connect(endpoint)?;
-        answers.send_multipart(frames::replay_request(from), zmq::DONTWAIT)?;
-        Ok(Self { answers })
+        Ok(Self { answers, is_asked: false })
+    }
+
+    /// Whether another question may be asked: answers say only their numbers, not which question they belong to.
+    pub(super) fn is_free(&self) -> bool {
+        !self.is_asked
+    }
+
+    /// Asks for all batches from `from` on.
+    pub(super) fn ask(&mut self, from: u64) -> Result<(), zmq::Error> {
+        self.is_asked = true;
+        self.answers.send_multipart(frames::replay_request(from), zmq::DONTWAIT)
+    }
+
+    /// The end marker came.
+    pub(super) fn end(&mut self) {
+        self.is_asked = false;
     }
 }
 

@@ -105,7 +105,8 @@ impl Stream {
 
     /// Reads what is ready. Changes of the connection first: they tell how to take the messages after them.
     pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) {
-        if ready.monitor {
+        // Even if it was not ready: a connection is told before its first message, but perhaps only just.
+        if ready.monitor || ready.events {
             self.read_monitor(turn);
         }
         if ready.replay {
@@ -183,6 +184,7 @@ impl Stream {
                 Ok(Some(ConnectionEvent::Disconnected)) => {
                     // A new socket, so that what waits in this one cannot be taken for the next incarnation's.
                     self.socket = None;
+                    self.replay = None;
                     self.reopen_at = turn.now;
                     if std::mem::take(&mut self.is_connected) {
                         tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events disconnected");
@@ -216,11 +218,11 @@ impl Stream {
     fn read_replay(&mut self, turn: Turn<'_>) {
         for _ in 0..MESSAGES_PER_TURN {
             // Handing in an answer may end the replay or begin another.
-            let Some(replay) = &self.replay else { return };
+            let Some(replay) = &mut self.replay else { return };
             match frames::receive(&replay.answers) {
                 Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Replayed { seq, batch }, turn),
                 Ok(Some(Framed::End)) => {
-                    self.replay = None;
+                    replay.end();
                     self.admit(Input::ReplayEnded, turn);
                 }
                 Ok(Some(Framed::Malformed)) => self.count_malformed(),
@@ -305,9 +307,14 @@ impl Stream {
     }
 
     fn ask_replay(&mut self, from: u64, turn: Turn<'_>) {
-        self.replay = None;
         let Some(address) = &self.spec.replay else { return };
-        match ReplaySocket::ask(&self.context, address, from) {
+        let free = self.replay.take().filter(ReplaySocket::is_free);
+        let asked =
+            free.map_or_else(|| ReplaySocket::open(&self.context, address), Ok).and_then(|mut replay| {
+                replay.ask(from)?;
+                Ok(replay)
+            });
+        match asked {
             Ok(replay) => self.replay = Some(replay),
             // The sequencer's deadline takes it from here.
             Err(error) => {

@@ -89,3 +89,15 @@ pub(super) fn undecodable(spec: &StreamSpec, seq: u64, bytes: usize, error: &war
         "a KV event batch does not decode; everything held of this endpoint is dropped"
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_warning_is_let_through_per_pause() {
+        let mut limit = RateLimit::default();
+        let admitted = [0, 1, PAUSE_MS - 1, PAUSE_MS, PAUSE_MS + 1].map(|now| limit.admit(Millis(now)));
+        assert_eq!(admitted, [true, false, false, true, false]);
+    }
+}

@@ -83,8 +83,12 @@ impl Engine {
 
     pub(crate) fn publish_payload(&mut self, payload: Vec<u8>) {
         let number = self.next.to_be_bytes().to_vec();
-        self.publisher.send_multipart([b"topic".to_vec(), number, payload.clone()], 0).expect("sent");
+        self.publish_frames(vec![b"topic".to_vec(), number, payload.clone()]);
         self.keep(payload);
+    }
+
+    pub(crate) fn publish_frames(&self, frames: Vec<Vec<u8>>) {
+        self.publisher.send_multipart(frames, 0).expect("sent");
     }
 
     /// A batch that is published but does not arrive.

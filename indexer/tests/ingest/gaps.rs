@@ -36,11 +36,9 @@ fn a_gap_is_filled_by_the_replay() {
     engine.lose(&[stored(Some(11), &[12], &[5, 6])]);
     engine.publish(&[stored(Some(12), &[13], &[7, 8])]);
     bench.until(&mut engine, "all four blocks", |bench| bench.hit(STREAM, &PROMPT) == 8);
-    let status = bench.status(STREAM).expect("followed");
-    assert_eq!(
-        (status.sequence.gaps, status.sequence.missing_batches, status.sequence.lost_batches),
-        (1, 2, 0)
-    );
+    let after = bench.status(STREAM).expect("followed").sequence;
+    assert_eq!((after.gaps, after.missing_batches), (before.gaps + 1, before.missing_batches + 2));
+    assert_eq!(after.lost_batches, 0);
     assert_eq!(bench.trust(), "live");
 }
 
@@ -166,4 +164,19 @@ fn a_payload_that_is_no_batch_drops_what_is_held_and_the_stream_goes_on() {
     assert_eq!(bench.hit(STREAM, &PROMPT), 0);
     assert_eq!(bench.trust(), "degraded undecodable");
     assert_eq!(bench.status(STREAM).map(|status| status.read.undecodable_batches), Some(1));
+}
+
+#[test]
+fn messages_without_number_and_payload_are_counted_and_skipped() {
+    let mut engine = Engine::start();
+    let bench = Bench::start(patient());
+    bench.follow(STREAM, &engine);
+    bench.until_subscribed(&mut engine);
+    for frames in [vec![b"topic".to_vec()], vec![b"topic".to_vec(), b"7".to_vec(), Vec::new()]] {
+        engine.publish_frames(frames);
+    }
+    engine.publish(&[stored(None, &[10], &[1, 2])]);
+    bench.until(&mut engine, "the next batch", |bench| bench.hit(STREAM, &PROMPT) == 2);
+    assert_eq!(bench.status(STREAM).map(|status| status.read.malformed_messages), Some(2));
+    assert_eq!(bench.trust(), "live");
 }

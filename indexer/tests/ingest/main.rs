@@ -6,3 +6,4 @@ mod bench;
 mod connections;
 mod engine;
 mod gaps;
+mod metrics;

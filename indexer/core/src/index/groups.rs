@@ -54,7 +54,8 @@ impl GroupMask {
     pub(super) fn of(groups: PerGroup) -> Self {
         let bytes = u64::from_le_bytes(groups);
         // Adding 0x7f carries into the highest bit of every byte with a lower bit set, and never beyond it.
-        Self(((bytes & !Self::HIGHEST) + !Self::HIGHEST | bytes) & Self::HIGHEST)
+        let carried = (bytes & !Self::HIGHEST) + !Self::HIGHEST;
+        Self((carried | bytes) & Self::HIGHEST)
     }
 
     #[inline]
@@ -63,7 +64,7 @@ impl GroupMask {
     }
 
     pub(super) fn has(self, slot: usize) -> bool {
-        self.0 >> (8 * slot) & 0x80 != 0
+        (self.0 >> (8 * slot)) & 0x80 != 0
     }
 
     pub(super) fn is_empty(self) -> bool {
