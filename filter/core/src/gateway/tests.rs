@@ -79,6 +79,7 @@ fn when_no_indexer_answers_only_the_first_requests_wait_and_it_is_used_again_at_
         now_us += 50 * MS;
         gateway.tick(now_us);
     }
+    gateway.report_failed();
     assert!(!ask(&mut gateway, 10, now_us) && gateway.worker().circuit.is_open());
 
     // Probes that fail change nothing, and keep their distance.
