@@ -48,7 +48,7 @@ async fn send_unchanged(stack: &Stack, call: Call) -> Result<Answer> {
     Ok(answer)
 }
 
-// A8
+// A8 (vllm-project/router#107)
 #[test]
 fn json_arrives_as_it_was_written() {
     let written = [
@@ -86,7 +86,7 @@ fn json_arrives_as_it_was_written() {
     });
 }
 
-// A19
+// A19 (envoyproxy/ai-gateway#839)
 #[test]
 fn every_framing_arrives_and_is_read() {
     case(one_recorder(), async |stack| {
@@ -130,7 +130,7 @@ async fn read_until(connection: &mut TcpStream, words: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&read).into_owned())
 }
 
-// A19
+// A19 (envoyproxy/ai-gateway#839)
 #[test]
 fn a_client_that_asks_before_it_sends_is_told_to_go_on() {
     case(one_recorder(), async |stack| {
@@ -146,7 +146,7 @@ fn a_client_that_asks_before_it_sends_is_told_to_go_on() {
     });
 }
 
-// E18
+// E18 (networking-incubator/coraza-kubernetes-operator#133)
 #[test]
 fn the_engine_sees_nothing_before_the_body_is_complete() {
     case(one_recorder(), async |stack| {
@@ -179,7 +179,7 @@ async fn begun_towards_engines(stack: &Stack) -> Result<f64> {
     Ok(metrics.sum("envoy_cluster_upstream_rq_active", &[("envoy_cluster_name", "llm")]))
 }
 
-// A11
+// A11 (envoyproxy/ai-gateway#827)
 #[test]
 fn bodies_of_any_size_arrive_and_are_scored_up_to_the_limit() {
     case(one_recorder(), async |stack| {
@@ -204,7 +204,7 @@ fn bodies_of_any_size_arrive_and_are_scored_up_to_the_limit() {
     });
 }
 
-// A15
+// A15 (mlflow/mlflow#24737)
 #[test]
 fn encoded_bodies_arrive_untouched() {
     // gzip of `{"model":"qwen3","prompt":"hi"}`; frames of the others are only as real as their first bytes.
@@ -241,7 +241,7 @@ fn encoded_bodies_arrive_untouched() {
     });
 }
 
-// A8
+// A8 (vllm-project/router#107)
 #[test]
 fn a_whole_conversation_arrives_unchanged() {
     case(one_recorder(), async |stack| {

@@ -7,6 +7,10 @@ mod bytes;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod many_indexers;
+#[cfg(test)]
+mod pass_through;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod routing;
@@ -16,5 +20,7 @@ mod security;
 mod sequencing;
 #[cfg(test)]
 mod tidy;
+#[cfg(test)]
+mod traps;
 #[cfg(test)]
 mod wasm;

@@ -1,4 +1,4 @@
-//! Headers that choose an endpoint are ours to set: a client's never count, on no path (bug-log row F1).
+//! Headers that choose an endpoint are ours to set: a client's never count, on no path.
 
 use warmpath_tests::case::{case, case_that_leaves};
 use warmpath_tests::client::Call;
@@ -55,7 +55,7 @@ fn small_bodies() -> anyhow::Result<StackBuilder> {
     Ok(Stack::builder()?.recorders(3).filter(|filter| filter["max_body_bytes"] = 2048.into()))
 }
 
-// F1
+// F1 (agentgateway/agentgateway#3144)
 #[test]
 fn a_forged_destination_never_counts_while_an_indexer_decides() {
     case(small_bodies().map(|stack| stack.script(Script::Silence)), async |stack| {
@@ -64,13 +64,13 @@ fn a_forged_destination_never_counts_while_an_indexer_decides() {
     });
 }
 
-// F1
+// F1 (agentgateway/agentgateway#3144)
 #[test]
 fn a_forged_destination_never_counts_without_an_indexer() {
     case(small_bodies().map(|stack| stack.indexers(0)), async |stack| forge(stack).await);
 }
 
-// F1
+// F1 (agentgateway/agentgateway#3144)
 #[test]
 fn a_forged_destination_never_counts_after_the_indexer_died() {
     let left = AfterCase { indexers_may_be_gone: true, ..AfterCase::default() };
@@ -80,7 +80,7 @@ fn a_forged_destination_never_counts_after_the_indexer_died() {
     });
 }
 
-// F1
+// F1 (agentgateway/agentgateway#3144)
 #[test]
 fn envoys_admin_port_cannot_be_reached_through_the_header() {
     let stack = Stack::builder().map(|stack| stack.recorders(1).script(Script::Silence));

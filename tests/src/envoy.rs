@@ -16,8 +16,6 @@ use crate::process::Process;
 const HTTP_FILTERS: &str =
     "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
-/// Workers of the tested Envoy: more than one, because each has a VM of its own.
-const CONCURRENCY: &str = "2";
 const EXIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// `envoy/envoy.yaml`, parsed, to be pointed elsewhere.
@@ -58,6 +56,13 @@ impl Bootstrap {
     /// Replaces the filter's own configuration.
     pub fn set_filter(&mut self, config: &Value) -> Result<()> {
         self.plugin()?["configuration"]["value"] = Value::String(config.to_string());
+        Ok(())
+    }
+
+    /// Replaces the module that is run as the filter.
+    pub fn set_module(&mut self, wasm: &Path) -> Result<()> {
+        let filename = wasm.to_string_lossy().into_owned();
+        self.plugin()?["vm_config"]["code"]["local"]["filename"] = Value::String(filename);
         Ok(())
     }
 
@@ -111,19 +116,17 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts it with this bootstrap on ports of its own, and waits until it takes requests.
-    pub async fn start(mut bootstrap: Bootstrap, dir: &Path) -> Result<Self> {
+    /// Starts it with this bootstrap and this many workers on ports of its own, and waits until it takes requests.
+    pub async fn start(mut bootstrap: Bootstrap, workers: usize, dir: &Path) -> Result<Self> {
         let (listener, admin) = (Port::claim()?, Port::claim()?);
         *bootstrap.at("/static_resources/listeners/0/address")? = socket_address(&listener.to_string())?;
         *bootstrap.at("/admin/address")? = socket_address(&admin.to_string())?;
-        let filename = paths::filter_wasm()?.to_string_lossy().into_owned();
-        bootstrap.plugin()?["vm_config"]["code"]["local"]["filename"] = Value::String(filename);
         let config = bootstrap.write(dir)?;
         let config = config.to_string_lossy();
         // Hot restart would tie Envoy's life to that of the thread that started it, and clash between cases.
-        let args =
-            ["-c", &config, "--disable-hot-restart", "--concurrency", CONCURRENCY, "--log-level", "warning"];
-        let args = args.into_iter().chain(["--component-log-level", "wasm:info"]);
+        let workers = workers.to_string();
+        let args = ["-c", &config, "--disable-hot-restart", "--concurrency", &workers];
+        let args = args.into_iter().chain(["--log-level", "warning", "--component-log-level", "wasm:info"]);
         let process = Process::start("envoy", &paths::envoy()?, args, dir)?;
         let mut envoy = Self { process, listener, admin, client: Client::default() };
         envoy.wait_until_ready().await?;

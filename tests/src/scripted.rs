@@ -13,14 +13,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use warmpath_proto::v1::{Candidate, Outcome, ReportRequest, ReportResponse, ScoreRequest, ScoreResponse};
+use warmpath_proto::v1::{
+    Candidate, EndpointInfo, EndpointSet, Outcome, ReportRequest, ReportResponse, ScoreRequest, ScoreResponse,
+};
 
 use crate::ports::Port;
 
 /// How it answers `Score`.
 #[derive(Clone, Debug)]
 pub enum Script {
-    /// A ranking with these endpoints, best first, each with its rank where it has several.
+    /// A ranking of these endpoints, best first, each with its rank where it has several. They are also told as all
+    /// that there are.
     Rank(Vec<(String, Option<u32>)>),
     /// A whole answer.
     Answer(Box<ScoreResponse>),
@@ -133,6 +136,12 @@ async fn score(script: Script) -> Result<Vec<u8>, u32> {
 }
 
 fn ranking(endpoints: Vec<(String, Option<u32>)>) -> ScoreResponse {
+    let all = endpoints.iter().map(|(endpoint, rank)| EndpointInfo {
+        endpoint: endpoint.clone(),
+        ranks: rank.map_or(1, |rank| rank + 1),
+        active_sequences: 0,
+    });
+    let all = EndpointSet { version: 1, endpoints: all.collect() };
     let candidates =
         endpoints.into_iter().map(|(endpoint, rank)| Candidate { endpoint, rank, ..Candidate::default() });
     ScoreResponse {
@@ -140,6 +149,7 @@ fn ranking(endpoints: Vec<(String, Option<u32>)>) -> ScoreResponse {
         candidates: candidates.collect(),
         outcome: Outcome::Scored.into(),
         policy: "scripted".to_owned(),
+        endpoints: Some(all),
         ..ScoreResponse::default()
     }
 }

@@ -22,6 +22,9 @@ pub const MODEL: &str = "qwen3";
 /// deadline set their own.
 const TIMEOUT_MS: u64 = 2000;
 
+/// Workers of Envoy: more than one, because each has a VM and a state of its own.
+const WORKERS: usize = 2;
+
 type PatchJson = Box<dyn FnOnce(&mut Value) -> Result<()>>;
 type PatchBootstrap = Box<dyn FnOnce(&mut Bootstrap) -> Result<()>>;
 
@@ -33,6 +36,8 @@ pub struct StackBuilder {
     indexers: usize,
     script: Option<Script>,
     policy: String,
+    workers: usize,
+    module: Option<Vec<u8>>,
     filter: Vec<PatchJson>,
     indexer: Vec<PatchJson>,
     bootstrap: Vec<PatchBootstrap>,
@@ -67,6 +72,8 @@ impl Stack {
             indexers: 1,
             script: None,
             policy: "cost".to_owned(),
+            workers: WORKERS,
+            module: None,
             filter: Vec::new(),
             indexer: Vec::new(),
             bootstrap: Vec::new(),
@@ -206,6 +213,20 @@ impl StackBuilder {
         self
     }
 
+    /// This many workers of Envoy. With one, what a request did to the filter's state shows in the next.
+    #[must_use]
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = count;
+        self
+    }
+
+    /// Another module in place of the filter.
+    #[must_use]
+    pub fn module(mut self, wasm: Vec<u8>) -> Self {
+        self.module = Some(wasm);
+        self
+    }
+
     /// Changes the filter's configuration.
     #[must_use]
     pub fn filter(mut self, patch: impl FnOnce(&mut Value) + 'static) -> Self {
@@ -237,7 +258,14 @@ impl StackBuilder {
     /// configurations, and must be there.
     pub async fn start(self, dir: &Path) -> Result<Stack> {
         // Said at once, not after everything else was started.
-        paths::filter_wasm()?;
+        let module = match self.module {
+            Some(bytes) => {
+                let path = dir.join("module.wasm");
+                std::fs::write(&path, bytes)?;
+                path
+            }
+            None => paths::filter_wasm()?,
+        };
         let engines = self.engines.into_iter().enumerate();
         let engines =
             engines.map(async |(number, spec)| Engine::start(&format!("engine-{number}"), spec, dir).await);
@@ -269,6 +297,7 @@ impl StackBuilder {
         let asked: Vec<String> = asked.chain(scripted.iter().map(ScriptedIndexer::address)).collect();
 
         let mut bootstrap = Bootstrap::shipped()?;
+        bootstrap.set_module(&module)?;
         bootstrap.set_hosts("llm", &hosts)?;
         bootstrap.set_hosts("indexer", &asked)?;
         let mut filter = bootstrap.filter()?;
@@ -281,7 +310,7 @@ impl StackBuilder {
         for patch in self.bootstrap {
             patch(&mut bootstrap)?;
         }
-        let envoy = Envoy::start(bootstrap, dir).await?;
+        let envoy = Envoy::start(bootstrap, self.workers, dir).await?;
         let client = Client::default();
         let stack = Stack { engines, recorders, indexers, scripted, envoy, client, dir: dir.to_owned() };
         stack.wait_for_streams().await?;
