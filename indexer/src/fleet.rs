@@ -10,7 +10,7 @@
 //! What an engine says of its load is a help, never a condition: old or missing figures leave our own counts. An
 //! endpoint that refuses connections is avoided, but never all of them: if all seem dead, all are used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use warmpath_kv::StreamId;
 mod diff;
 pub mod dns;
 pub mod drive;
+mod errors;
 mod exposition;
 mod gauge;
 mod health;
@@ -29,6 +30,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+pub use errors::RecentErrors;
 pub use exposition::{EngineFigures, parse as parse_exposition};
 pub use gauge::{EngineGauge, Sample};
 pub use health::{Contact, Health};
@@ -40,6 +42,8 @@ pub struct Snapshot {
     /// Digest of the usable set: equal sets have equal versions on every indexer. Never 0.
     pub version: u64,
     pub endpoints: Vec<Endpoint>,
+    /// Each place's endpoint, as its position, and rank.
+    places: HashMap<StreamId, (usize, u32)>,
 }
 
 /// One endpoint in one incarnation.
@@ -51,6 +55,7 @@ pub struct Endpoint {
     /// At least one, by rank.
     pub ranks: Vec<Rank>,
     pub health: Health,
+    pub errors: Arc<RecentErrors>,
 }
 
 /// One data-parallel rank of an endpoint.
@@ -154,7 +159,13 @@ impl Fleet {
                 Rank { place, gauge: Arc::default() }
             })
             .collect();
-        Endpoint { name: spec.address.to_string().into(), spec: Arc::new(spec), ranks, health: Health::Good }
+        Endpoint {
+            name: spec.address.to_string().into(),
+            spec: Arc::new(spec),
+            ranks,
+            health: Health::Good,
+            errors: Arc::default(),
+        }
     }
 }
 
@@ -163,7 +174,10 @@ impl Fleet {
 impl Snapshot {
     fn of(mut endpoints: Vec<Endpoint>) -> Self {
         endpoints.sort_by_key(|endpoint| endpoint.spec.address);
-        let mut snapshot = Self { version: 0, endpoints };
+        let places = endpoints.iter().enumerate().flat_map(|(position, endpoint)| {
+            (0..).zip(&endpoint.ranks).map(move |(number, rank)| (rank.place, (position, number)))
+        });
+        let mut snapshot = Self { version: 0, places: places.collect(), endpoints };
         snapshot.version = snapshot.digest();
         snapshot
     }
@@ -182,11 +196,8 @@ impl Snapshot {
 
     /// The endpoint that a place belongs to, and its rank there.
     pub fn by_place(&self, place: StreamId) -> Option<(&Endpoint, u32)> {
-        self.endpoints.iter().find_map(|endpoint| {
-            let ranks = (0u32..).zip(&endpoint.ranks);
-            let rank = ranks.filter(|(_, rank)| rank.place == place).map(|(number, _)| number).next()?;
-            Some((endpoint, rank))
-        })
+        let (position, rank) = *self.places.get(&place)?;
+        Some((self.endpoints.get(position)?, rank))
     }
 
     /// FNV-1a over addresses and ranks: the same on every indexer and in every version.

@@ -7,22 +7,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use warmpath_core::outcome;
 use warmpath_kv::StreamId;
 
 use crate::books::Books;
 use crate::clock::Clock;
-use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels};
+use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels, ReasonLabels};
 use crate::fleet::{Snapshot, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
 
 /// One reported event, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// None: no indexer decided this request.
-    pub decision: Option<DecisionId>,
+    pub decision: Decided,
     /// Since the decision.
     pub elapsed: Duration,
     pub what: Reported,
+}
+
+/// Who decided a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    Indexer(DecisionId),
+    /// Nobody of us, and why.
+    Elsewhere(outcome::Reason),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +46,8 @@ pub enum Reported {
         endpoint: String,
         /// Prompt tokens that the engine found in its cache, where its answer says.
         cached_tokens: Option<u32>,
+        /// The endpoint, or the way to it, broke.
+        is_failure: bool,
     },
 }
 
@@ -65,9 +75,15 @@ impl Reporter {
 
     /// False: its decision is not known.
     fn apply(&self, report: &Report, snapshot: &Snapshot) -> bool {
-        let Some(id) = report.decision else {
-            self.count("undecided");
-            return true;
+        let id = match report.decision {
+            Decided::Indexer(id) => id,
+            Decided::Elsewhere(reason) => {
+                if let Reported::End { .. } = report.what {
+                    let labels = ReasonLabels { reason: reason.name() };
+                    self.metrics.undecided.get_or_create(&labels).inc();
+                }
+                return true;
+            }
         };
         let known = match &report.what {
             Reported::Alive => {
@@ -85,8 +101,11 @@ impl Reporter {
                 }
                 started.is_some()
             }
-            Reported::End { endpoint, cached_tokens } => {
+            Reported::End { endpoint, cached_tokens, is_failure } => {
                 self.count("end");
+                if *is_failure {
+                    self.note_error(endpoint, snapshot);
+                }
                 let entry = self.ended(id, endpoint, snapshot);
                 if let (Some(entry), Some(actual)) = (&entry, cached_tokens) {
                     self.compare(entry, *actual, snapshot);
@@ -104,9 +123,7 @@ impl Reporter {
     fn started(&self, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<(Entry, bool)> {
         let now = self.clock.now();
         let mut books = self.books.lock();
-        if let Some(place) = moved_to(&books, id, endpoint, snapshot) {
-            books.report(id, Event::Moved(place), snapshot, now);
-        }
+        self.follow_move(&mut books, id, endpoint, snapshot);
         let first = books.ledger().get(id)?.phase == Phase::Queued;
         let entry = books.report(id, Event::Started, snapshot, now)?;
         Some((entry, first))
@@ -115,10 +132,25 @@ impl Reporter {
     fn ended(&self, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<Entry> {
         let now = self.clock.now();
         let mut books = self.books.lock();
-        if let Some(place) = moved_to(&books, id, endpoint, snapshot) {
-            books.report(id, Event::Moved(place), snapshot, now);
-        }
+        self.follow_move(&mut books, id, endpoint, snapshot);
         books.report(id, Event::Released, snapshot, now)
+    }
+
+    /// Moves a reservation to the endpoint that really serves it. That the request did not stay is an error of the
+    /// endpoint that it left: it could not be reached, or the proxy did not think it could.
+    fn follow_move(&self, books: &mut Books, id: DecisionId, endpoint: &str, snapshot: &Snapshot) {
+        let Some((left, place)) = moved_to(books, id, endpoint, snapshot) else { return };
+        let now = self.clock.now();
+        if let Some((left, _)) = snapshot.by_place(left) {
+            left.errors.note(now);
+        }
+        books.report(id, Event::Moved(place), snapshot, now);
+    }
+
+    fn note_error(&self, endpoint: &str, snapshot: &Snapshot) {
+        if let Some(endpoint) = snapshot.by_name(endpoint) {
+            endpoint.errors.note(self.clock.now());
+        }
     }
 
     /// Holds the forecast for the place that served against what its engine found.
@@ -132,8 +164,8 @@ impl Reporter {
             |result| PredictionLabels { model: model.clone(), endpoint: endpoint.name.to_string(), result };
         let (result, difference) = match actual.cmp(&predicted) {
             std::cmp::Ordering::Equal => ("equal", 0),
-            std::cmp::Ordering::Less => ("lower", predicted - actual),
-            std::cmp::Ordering::Greater => ("higher", actual - predicted),
+            std::cmp::Ordering::Less => ("overpredicted", predicted - actual),
+            std::cmp::Ordering::Greater => ("underpredicted", actual - predicted),
         };
         self.metrics.predictions.get_or_create(&labels(result)).inc();
         self.metrics.prediction_tokens.get_or_create(&labels("actual")).inc_by(actual.into());
@@ -148,9 +180,14 @@ impl Reporter {
     }
 }
 
-/// Where a reservation has to go because another endpoint than the reserved one serves it: the same rank there, as the
-/// rank's header travels with a retry. None: it stays.
-fn moved_to(books: &Books, id: DecisionId, endpoint: &str, snapshot: &Snapshot) -> Option<StreamId> {
+/// From where to where a reservation has to go because another endpoint than the reserved one serves it: to the same
+/// rank there, as the rank's header travels with a retry. None: it stays.
+fn moved_to(
+    books: &Books,
+    id: DecisionId,
+    endpoint: &str,
+    snapshot: &Snapshot,
+) -> Option<(StreamId, StreamId)> {
     let reserved = books.ledger().get(id)?.reservation.place;
     let served = snapshot.by_name(endpoint)?;
     if served.ranks.iter().any(|rank| rank.place == reserved) {
@@ -158,7 +195,7 @@ fn moved_to(books: &Books, id: DecisionId, endpoint: &str, snapshot: &Snapshot) 
     }
     let rank = snapshot.by_place(reserved).map_or(0, |(_, rank)| rank);
     let same = usize::try_from(rank).ok().and_then(|rank| served.ranks.get(rank));
-    same.or(served.ranks.first()).map(|rank| rank.place)
+    same.or(served.ranks.first()).map(|rank| (reserved, rank.place))
 }
 
 // === impl Forecast ===

@@ -37,6 +37,7 @@ pub(super) fn gather(
     let mut candidates = Vec::with_capacity(endpoints.len());
     for endpoint in endpoints {
         let several = endpoint.ranks.len() > 1;
+        let penalty = endpoint.errors.penalty(now);
         for (number, rank) in (0u32..).zip(&endpoint.ranks) {
             let own = ledger.load(rank.place);
             let engine = rank.gauge.fresh(now, beat_ms.saturating_mul(SAMPLE_BEATS));
@@ -52,7 +53,7 @@ pub(super) fn gather(
                 active_sequences: u32::try_from(own.sequences + foreign).unwrap_or(u32::MAX),
                 pressure: engine.map_or(0.0, |sample| sample.pressure),
                 slowness: 1.0,
-                penalty: 0.0,
+                penalty,
             });
         }
     }

@@ -16,7 +16,7 @@ const TTFT_BUCKETS: [f64; 14] =
     [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// Values of the label `result` of predictions.
-const PREDICTION_RESULTS: [&str; 4] = ["equal", "lower", "higher", "actual"];
+const PREDICTION_RESULTS: [&str; 4] = ["equal", "overpredicted", "underpredicted", "actual"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct DecisionLabels {
@@ -49,6 +49,11 @@ pub struct PolicyLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabels {
+    pub reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct EventLabels {
     pub event: &'static str,
 }
@@ -71,6 +76,7 @@ pub struct DecideMetrics {
     pub prediction_tokens: Family<PredictionLabels, Counter>,
     pub ttft: Family<PolicyLabels, Histogram, fn() -> Histogram>,
     pub reports: Family<EventLabels, Counter>,
+    pub undecided: Family<ReasonLabels, Counter>,
     pub unreserved: Counter,
     pub expired: Counter,
     pub invariant_violations: Counter,
@@ -100,6 +106,7 @@ impl DecideMetrics {
             prediction_tokens: Family::default(),
             ttft: Family::new_with_constructor(|| Histogram::new(TTFT_BUCKETS)),
             reports: Family::default(),
+            undecided: Family::default(),
             unreserved: Counter::default(),
             expired: Counter::default(),
             invariant_violations: Counter::default(),
@@ -134,12 +141,12 @@ impl DecideMetrics {
         );
         registry.register(
             "predictions",
-            "Predicted against actual cached tokens, in requests (equal, lower, higher: the actual against the predicted)",
+            "Predicted against actual cached tokens, in requests (equal, overpredicted, underpredicted)",
             self.predictions.clone(),
         );
         registry.register(
             "prediction_error_tokens",
-            "Tokens by which actual and predicted cached tokens differed (lower, higher), and the actual ones (actual)",
+            "Tokens by which actual and predicted cached tokens differed (overpredicted, underpredicted), and the actual ones (actual)",
             self.prediction_tokens.clone(),
         );
         registry.register_with_unit(
@@ -150,8 +157,13 @@ impl DecideMetrics {
         );
         registry.register(
             "reports",
-            "Reported events (first_byte, end, alive, undecided) and those of unknown decisions (unknown)",
+            "Reported events (first_byte, end, alive) and those of unknown decisions (unknown)",
             self.reports.clone(),
+        );
+        registry.register(
+            "undecided_requests",
+            "Requests that gateways sent on without a decision of an indexer, by their reason",
+            self.undecided.clone(),
         );
         registry.register(
             "unreserved_decisions",

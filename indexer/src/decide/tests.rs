@@ -79,7 +79,7 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
 }
 
 #[test]
-fn reasons_have_distinct_names_that_are_label_values() {
+fn reasons_have_distinct_names_that_the_filter_knows() {
     let error = warmpath_prompt::PromptError::Media { kind: "image".into() };
     let reasons = [
         Reason::Filter(warmpath_core::outcome::Reason::PromptEmbeds),
@@ -92,6 +92,10 @@ fn reasons_have_distinct_names_that_are_label_values() {
         Reason::Late,
         Reason::Failed,
     ];
+    for name in reasons.iter().map(|reason| reason.name()).chain(warmpath_prompt::PromptError::REASONS) {
+        let known = warmpath_core::outcome::Reason::by_name(name);
+        assert_ne!(known, warmpath_core::outcome::Reason::Other, "the filter does not know {name}");
+    }
     let names: std::collections::HashSet<_> = reasons.iter().map(|reason| reason.name()).collect();
     assert_eq!(names.len(), reasons.len());
     assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));

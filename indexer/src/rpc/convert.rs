@@ -13,20 +13,22 @@ use warmpath_core::limits::{
 use warmpath_core::outcome;
 use warmpath_core::rank::Policy;
 use warmpath_proto::v1::{
-    self as wire, EndpointInfo, EndpointSet, Outcome, ReportRequest, ScoreRequest, ScoreResponse, event,
-    score_request,
+    self as wire, EndCause, EndpointInfo, EndpointSet, Outcome, ReportRequest, ScoreRequest, ScoreResponse,
+    event, score_request,
 };
 
 use crate::decide::{Chat, Decision, Pick, Prompt, Question, Reason};
 use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::DecisionId;
-use crate::report::{Report, Reported};
+use crate::report::{Decided, Report, Reported};
 
 #[cfg(test)]
 mod tests;
 
 /// Share of the filter's patience, in percent, after which the answer leaves: the rest is for the way back.
 const ANSWER_BY_PERCENT: u32 = 75;
+/// Statuses from here on are the server's fault.
+const HTTP_SERVER_ERRORS_FROM: u32 = 500;
 /// Elapsed times above a day are nonsense.
 const ELAPSED_MAX: Duration = Duration::from_secs(86_400);
 
@@ -155,6 +157,13 @@ pub fn reports(request: ReportRequest) -> Result<Vec<Report>, Invalid> {
 }
 
 fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
+    let decision = match (event.decision_id, &event.what) {
+        (0, Some(event::What::End(end))) => {
+            Decided::Elsewhere(outcome::Reason::by_name(&end.fallback_reason))
+        }
+        (0, _) => Decided::Elsewhere(outcome::Reason::Other),
+        (id, _) => Decided::Indexer(DecisionId(id)),
+    };
     let what = match event.what {
         None => return Ok(None),
         Some(event::What::FirstByte(first)) => {
@@ -164,14 +173,12 @@ fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
         Some(event::What::Alive(_)) => Reported::Alive,
         Some(event::What::End(end)) => {
             at_most("end.endpoint, in bytes", end.endpoint.len(), ENDPOINT_BYTES_MAX)?;
-            Reported::End { endpoint: end.endpoint, cached_tokens: end.cached_tokens }
+            let is_failure =
+                end.http_status >= HTTP_SERVER_ERRORS_FROM || end.cause() == EndCause::UpstreamReset;
+            Reported::End { endpoint: end.endpoint, cached_tokens: end.cached_tokens, is_failure }
         }
     };
-    Ok(Some(Report {
-        decision: Some(DecisionId(event.decision_id)).filter(|id| id.0 != 0),
-        elapsed: Duration::from_micros(event.elapsed_us).min(ELAPSED_MAX),
-        what,
-    }))
+    Ok(Some(Report { decision, elapsed: Duration::from_micros(event.elapsed_us).min(ELAPSED_MAX), what }))
 }
 
 fn at_most(field: &'static str, found: usize, limit: usize) -> Result<(), Invalid> {

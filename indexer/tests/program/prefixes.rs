@@ -75,8 +75,8 @@ async fn what_an_engine_found_is_held_against_the_forecast_for_the_endpoint_that
         let labels = format!("model=\"tiny\",endpoint=\"{endpoint}\",result=\"{result}\"");
         indexer.metric(&format!("warmpath_predictions_total{{{labels}}}")).await
     };
-    assert_eq!(count(FIRST, "lower").await, 1.0);
-    assert_eq!(count(FIRST, "higher").await, 1.0);
+    assert_eq!(count(FIRST, "overpredicted").await, 1.0);
+    assert_eq!(count(FIRST, "underpredicted").await, 1.0);
     assert_eq!(count(SECOND, "equal").await, 1.0);
     indexer.stop().await;
 }

@@ -7,7 +7,7 @@ use warmpath_proto::v1::{
     ChatPrompt, Outcome, ScoreRequest, TextPrompts, TokenIds, TokenPrompts, score_request,
 };
 
-use crate::support::{Indexer, alive, config, end, first_byte, report, tokens};
+use crate::support::{Indexer, alive, config, end, failed, first_byte, report, tokens};
 
 #[tokio::test]
 async fn ranks_by_load_where_no_events_are_configured_and_keeps_books() {
@@ -160,5 +160,26 @@ async fn a_prompt_that_comes_too_late_is_ranked_by_load() {
     let answer = client.score(request).await.unwrap().into_inner();
     assert_eq!((answer.outcome(), answer.reason.as_str()), (Outcome::LoadOnly, "late"));
     assert_eq!(indexer.load("10.0.0.1:8000").await, (1000, 1));
+    indexer.stop().await;
+}
+
+/// An endpoint that fails at once has no queue, and must not win every pick for it.
+#[tokio::test]
+async fn an_endpoint_that_fails_fast_is_not_chosen_for_its_empty_queue() {
+    let indexer = Indexer::start(&config(&["10.0.0.1:8000", "10.0.0.2:8000"])).await;
+    let mut client = indexer.client().await;
+    let mut failures = 0;
+    for _ in 0..40 {
+        let answer = client.score(tokens(0..2000)).await.unwrap().into_inner();
+        let picked = &answer.candidates[0].endpoint;
+        if picked == "10.0.0.1:8000" {
+            failures += 1;
+            report(&mut client, vec![failed(answer.decision_id, picked)]).await;
+        } else {
+            // The other one answers, and its sequences stay open.
+            report(&mut client, vec![first_byte(answer.decision_id, picked)]).await;
+        }
+    }
+    assert!((1..=5).contains(&failures), "{failures} of 40 requests went to the endpoint that fails");
     indexer.stop().await;
 }

@@ -107,3 +107,24 @@ async fn endpoints_that_refuse_connections_are_avoided_until_they_answer() {
     indexer.stop().await;
     back.stop().await;
 }
+
+/// Endpoints behind a name: every address it resolves to, each with the port that is configured.
+#[tokio::test]
+async fn endpoints_behind_a_name_are_found() {
+    let engine = Metrics::start("127.0.0.1:0").await;
+    let port = engine.address.rsplit(':').next().unwrap();
+    let yaml = format!(
+        "listen: {{ grpc: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\nmodels: [{{ name: tiny }}]\n\
+         endpoints: {{ dns: [{{ name: localhost, port: {port}, refresh_ms: 50 }}] }}\n"
+    );
+    let indexer = Indexer::start(&yaml).await;
+    let known = async || indexer.loads().await.iter().any(|(name, _, _)| *name == engine.address);
+    eventually("the name is looked up", known).await;
+    let before = indexer.state().await["endpoints_version"].clone();
+    let lookups = "warmpath_dns_lookups_total{result=\"ok\"}";
+    eventually("and again", async || indexer.metric(lookups).await >= 3.0).await;
+    assert_eq!(indexer.state().await["endpoints_version"], before, "the same answer changes nothing");
+    assert_eq!(indexer.metric("warmpath_endpoint_changes_total{result=\"removed\"}").await, 0.0);
+    indexer.stop().await;
+    engine.stop().await;
+}

@@ -154,6 +154,17 @@ pub(crate) fn end(decision_id: u64, endpoint: &str, cached_tokens: Option<u32>) 
     Event { decision_id, elapsed_us: 500_000, what: Some(event::What::End(end)) }
 }
 
+/// The endpoint answered with an error of its own.
+pub(crate) fn failed(decision_id: u64, endpoint: &str) -> Event {
+    let end = End {
+        endpoint: endpoint.into(),
+        http_status: 500,
+        cause: EndCause::Complete.into(),
+        ..End::default()
+    };
+    Event { decision_id, elapsed_us: 1_000, what: Some(event::What::End(end)) }
+}
+
 /// Sends reports; the number of unknown decisions.
 pub(crate) async fn report(client: &mut ScorerClient<Channel>, events: Vec<Event>) -> u32 {
     client.report(ReportRequest { events }).await.unwrap().into_inner().unknown_decisions
