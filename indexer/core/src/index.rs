@@ -16,7 +16,7 @@
 
 use hashbrown::HashMap;
 
-use crate::event::{Batch, Event};
+use crate::event::{Batch, Event, Medium, Removed};
 use crate::key::{BlockKey, KeyHasher, Namespace};
 use crate::stream::{Millis, StreamId, Trust};
 
@@ -131,9 +131,9 @@ impl Index {
         emptied
     }
 
-    fn remove(&mut self, id: StreamId, removed: &crate::event::Removed) {
+    fn remove(&mut self, id: StreamId, removed: &Removed) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if removed.medium != crate::event::Medium::Gpu {
+        if removed.medium != Medium::Gpu {
             self.stats.skipped.other_medium += count(removed.hashes.len());
             return;
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use warmpath_indexer::clock::Clock;
 use warmpath_indexer::ingest::{self, Ingest, IngestConfig, StreamSpec, StreamStatus};
+use warmpath_kv::sequencer::SequencerStats;
 use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Namespace, SequencerConfig, StreamId};
 
 use crate::engine::Engine;
@@ -77,6 +78,16 @@ impl Bench {
             engine.serve();
             assert!(start.elapsed() < PATIENCE, "{what}; now {:?}", self.ingest.status());
         }
+    }
+
+    /// Waits for counters of [`STREAM`]. Its status follows the index by a moment.
+    pub(crate) fn until_sequence(
+        &self,
+        engine: &mut Engine,
+        what: &str,
+        holds: impl Fn(SequencerStats) -> bool,
+    ) {
+        self.until(engine, what, |bench| bench.status(STREAM).is_some_and(|status| holds(status.sequence)));
     }
 
     /// Waits until [`STREAM`] is connected and live.

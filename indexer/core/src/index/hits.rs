@@ -139,8 +139,8 @@ impl Walk {
         })
     }
 
-    #[inline]
     /// Takes the next block; `false`: it is not held, so the walk is over.
+    #[inline]
     fn step(&mut self, holder: &Holder) -> bool {
         let groups = holder.groups();
         if !groups.contains(self.full) {

@@ -1,4 +1,4 @@
-use crate::event::{EngineHash, Group, GroupKind, Medium, RawExtra, Removed, Stored};
+use crate::event::{EngineHash, Group, GroupKind, RawExtra, Stored};
 
 use super::*;
 
