@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -149,4 +150,89 @@ fn template_with_tools_is_asked_for_where_there_are_tools() {
     assert_eq!(render(&settings, choose, &request), Ok("tools".into()));
     assert_eq!(render(&settings, choose, &chat(HI)), Ok("plain".into()));
     assert_eq!(render(&settings, |_| None, &chat(HI)).unwrap_err().reason(), "not_renderable");
+}
+
+/// Messages and tools that are nearly right: known keys with values of any type, in any order.
+fn nearly_right() -> impl Strategy<Value = Json> {
+    const KEYS: [&str; 16] = [
+        "role",
+        "content",
+        "tool_calls",
+        "function",
+        "arguments",
+        "name",
+        "id",
+        "type",
+        "text",
+        "tool_call_id",
+        "reasoning",
+        "tools",
+        "parameters",
+        "strict",
+        "description",
+        "uuid",
+    ];
+    const TEXTS: [&str; 12] = [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "developer",
+        "text",
+        "function",
+        "{}",
+        "[1",
+        "image_url",
+        "é\n",
+        "",
+    ];
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        Just(Json::Bool(true)),
+        Just(json!(1.5)),
+        prop::sample::select(&TEXTS[..]).prop_map(Json::from),
+    ];
+    leaf.prop_recursive(5, 48, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
+            prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..5).prop_map(|fields| {
+                Json::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_request_ends_in_a_text_or_a_known_reason(
+        messages in prop::collection::vec(nearly_right(), 0..4),
+        tools in nearly_right(),
+        kwargs in nearly_right(),
+        flags in any::<(bool, bool)>(),
+        minor in 9u16..34,
+    ) {
+        let settings = Settings { rules: RenderingRules::of(EngineVersion::new(0, minor)), ..settings() };
+        let [messages, tools, kwargs] = [Json::from(messages), tools, kwargs].map(|json| json.to_string());
+        let request = ChatRequest {
+            tools: Some(tools.as_bytes()),
+            template_kwargs: Some(kwargs.as_bytes()),
+            documents: Some(kwargs.as_bytes()),
+            add_generation_prompt: Some(flags.0),
+            continue_final_message: Some(flags.1),
+            ..chat(messages.as_bytes())
+        };
+        for request in [request, chat(messages.as_bytes())] {
+            if let Err(error) = render_with(&settings, &request) {
+                prop_assert!(PromptError::REASONS.contains(&error.reason()));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_end_in_a_text_or_a_known_reason(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let error = render_with(&settings(), &chat(&bytes)).unwrap_err();
+        prop_assert_eq!(error.reason(), "bad_prompt");
+    }
 }

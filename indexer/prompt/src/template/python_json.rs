@@ -203,6 +203,7 @@ impl Writer<'_> {
         write_string(&mut self.out, text, self.style.ensure_ascii).map_err(cannot_write)
     }
 
+    /// Never fails; returns a result so that every arm of a value reads alike.
     fn put(&mut self, text: &str) -> Result<(), Error> {
         self.out.push_str(text);
         Ok(())

@@ -2,6 +2,7 @@
 
 use jiff::civil::date;
 use minijinja::context;
+use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -216,5 +217,41 @@ fn content_format_follows_the_loops_of_the_template() {
             let wants_parts = template.content_format() == ContentFormat::Parts;
             assert_eq!(wants_parts, parts_in.contains(&detection), "{detection:?}: {source}");
         }
+    }
+}
+
+/// JSON of every shape, with the numbers in the notation that Python would print.
+fn any_json() -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        any::<i64>().prop_map(Json::from),
+        any::<u64>().prop_map(Json::from),
+        any::<f64>().prop_filter("finite", |number| number.is_finite()).prop_map(|number| {
+            let mut text = String::new();
+            python_number::write_float(&mut text, number, &python_number::IN_JSON).unwrap();
+            serde_json::from_str(&text).unwrap()
+        }),
+        any::<String>().prop_map(Json::from),
+    ];
+    leaf.prop_recursive(4, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Json::from),
+            prop::collection::vec((any::<String>(), inner), 0..6)
+                .prop_map(|fields| Json::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn json_that_is_written_reads_back_as_itself(v in any_json()) {
+        for source in ["{{ v | tojson }}", "{{ v | tojson(ensure_ascii=true) }}", "{{ v | tojson(indent=3) }}"] {
+            let text = render(source, v.clone()).unwrap();
+            let back: Json = serde_json::from_str(&text).unwrap();
+            // The order of keys counts too, which equality of maps ignores.
+            prop_assert_eq!(back.to_string(), v.to_string(), "{}", source);
+        }
+        prop_assert!(render("{{ v | tojson(ensure_ascii=true) }}", v).unwrap().is_ascii());
     }
 }
