@@ -117,6 +117,18 @@ impl RootContext for Root {
     }
 }
 
+/// What this worker added to the gauges goes with it.
+impl Drop for Root {
+    fn drop(&mut self) {
+        if let Some(shell) = &self.shell {
+            shell.metrics().pending_changed(-self.pending_shown);
+            if self.open_shown {
+                shell.metrics().circuit_changed(false);
+            }
+        }
+    }
+}
+
 impl Context for Root {
     fn on_grpc_call_response(&mut self, call: u32, status: u32, _: usize) {
         let Some(shell) = self.shell.clone() else { return };
