@@ -1,5 +1,6 @@
 //! An indexer that is gone, frozen or never there costs locality, and never a request or much time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,10 @@ fn load() -> Load {
 const SPEEDUP: f64 = 20.0;
 
 fn engines_for_load() -> Result<StackBuilder> {
-    Ok(Stack::builder()?.engines(3).each_engine(|engine| engine.speedup = SPEEDUP))
+    Ok(Stack::builder()?
+        .engines(3)
+        .each_engine(|engine| engine.speedup = SPEEDUP)
+        .filter(|filter| filter["report_interval_ms"] = Load::report_interval_ms(SPEEDUP).into()))
 }
 
 /// Drives the load; `meddle` is called with the number of answers so far, until it returns false.
@@ -45,7 +49,7 @@ async fn drive(
     stack: &mut Stack,
     mut meddle: impl FnMut(&mut Stack, usize) -> Result<bool>,
 ) -> Result<Vec<Sample>> {
-    let done = AtomicUsize::new(0);
+    let done = Arc::new(AtomicUsize::new(0));
     let (client, address) = (stack.client.clone(), stack.envoy.address());
     let load = load();
     let driving = load.drive(&client, &address, SPEEDUP, &done);

@@ -12,8 +12,9 @@ use warmpath_tests::prompts::{completion, text};
 use warmpath_tests::scripted::Script;
 use warmpath_tests::stack::Stack;
 
-/// Longest time that a decision about a prompt of 120,000 tokens may add, on a busy machine without optimised code.
-const LONG_PROMPT_BUDGET: Duration = Duration::from_secs(2);
+/// Longest time for a prompt of 120,000 tokens that is cached but for its end: decision, engine and all, on a busy
+/// machine with hardly optimised code.
+const LONG_PROMPT_BUDGET: Duration = Duration::from_secs(5);
 
 // A2 (kubernetes-sigs/gateway-api-inference-extension#2721)
 #[test]
@@ -51,15 +52,21 @@ fn all_four_shapes_of_a_prompt_are_scored_by_their_first() {
 #[test]
 fn a_prompt_of_120_000_tokens_is_scored_in_time() {
     let stack = Stack::builder().map(|stack| {
-        stack.each_engine(|engine| {
+        let stack = stack.each_engine(|engine| {
             engine.blocks = 16_384;
             engine.prefill_tokens_per_second = 1_000_000;
-        })
+        });
+        stack.filter(|filter| filter["indexer"]["timeout_ms"] = 10_000.into())
     });
     case(stack, async |stack| {
         let prompt = text(1, 120_000);
         let first = stack.send_alone(completion(prompt.clone())).await?;
-        assert_eq!((first.status, first.receipt().outcome.as_str()), (200, "scored"), "{}", first.text());
+        assert_eq!(
+            (first.status, first.receipt().outcome.as_str()),
+            (200, "scored"),
+            "{:?}",
+            first.receipt()
+        );
         let again = stack.send_alone(completion(prompt + &text(2, 100))).await?;
         assert_eq!(again.receipt().outcome, "scored");
         assert_eq!(again.receipt().endpoint, first.receipt().endpoint);

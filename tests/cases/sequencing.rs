@@ -48,8 +48,8 @@ fn an_engine_that_restarts_in_place_is_believed_to_be_empty() {
             predicted_and_true(stack, prompt, 0).await?;
         }
         predicted_and_true(stack, &prompts[0], 144).await?;
-        let restarts = stack.indexer()?.metrics().await?.sum("warmpath_kv_restarts_total", &[]);
-        assert_eq!(restarts, 1.0);
+        let metrics = stack.indexer()?.metrics().await?;
+        assert_eq!(metrics.sum("warmpath_index_removals_total", &[("cause", "restarted")]), 200.0);
         Ok(())
     });
 }

@@ -6,6 +6,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,8 @@ pub async fn run(policy: &'static str, load: &Load, speedup: f64, dir: &Path) ->
         engine.prefill_tokens_per_second = PREFILL_TOKENS_PER_SECOND;
         engine.blocks = BLOCKS;
     });
+    let stack =
+        stack.filter(move |filter| filter["report_interval_ms"] = Load::report_interval_ms(speedup).into());
     let mut stack = stack.start(&dir).await?;
     check_prompts(&stack).await?;
     let before = caches(&stack).await?;
@@ -118,7 +121,7 @@ async fn caches(stack: &Stack) -> Result<PrefixCache> {
 
 /// Drives the load and says how far it is.
 async fn drive(stack: &Stack, load: &Load, speedup: f64, policy: &str) -> Result<Vec<Sample>> {
-    let done = AtomicUsize::new(0);
+    let done = Arc::new(AtomicUsize::new(0));
     let address = stack.envoy.address();
     let driving = load.drive(&stack.client, &address, speedup, &done);
     tokio::pin!(driving);

@@ -25,6 +25,11 @@ use crate::stack::MODEL;
 
 pub mod figures;
 
+/// The filter's interval of reports by default.
+const REPORT_INTERVAL_MS: f64 = 50.0;
+/// And the least that it takes.
+const REPORT_INTERVAL_MS_MIN: u64 = 10;
+
 /// Requests that share prefixes: each prefix is used `uses` times in a row, each time followed by words of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
@@ -97,6 +102,12 @@ impl Load {
         }
     }
 
+    /// How often a filter must report so that its reports are as old, in the time of engines this much faster, as with
+    /// real ones.
+    pub fn report_interval_ms(speedup: f64) -> u64 {
+        ((REPORT_INTERVAL_MS / speedup) as u64).max(REPORT_INTERVAL_MS_MIN)
+    }
+
     /// The requests, in order of arrival.
     pub fn plan(&self) -> Vec<Planned> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
@@ -129,7 +140,7 @@ impl Load {
         client: &Client,
         address: &str,
         speedup: f64,
-        done: &AtomicUsize,
+        done: &Arc<AtomicUsize>,
     ) -> Result<Vec<Sample>> {
         let free = Arc::new(Semaphore::new(self.concurrency));
         let started = Instant::now();
@@ -139,19 +150,15 @@ impl Load {
             let due = planned.at.div_f64(speedup);
             tokio::time::sleep(due.saturating_sub(started.elapsed())).await;
             let call = self.call(&planned);
-            let (client, address) = (client.clone(), address.to_owned());
-            let request = tokio::spawn(async move {
+            let (client, address, done) = (client.clone(), address.to_owned(), Arc::clone(done));
+            requests.push(tokio::spawn(async move {
                 let answer = client.send(&address, call).await;
                 drop(permit);
-                answer
-            });
-            requests.push(async move {
-                let answer = request.await?;
                 done.fetch_add(1, Ordering::Relaxed);
-                Ok(sample(&planned, answer, speedup))
-            });
+                sample(&planned, answer, speedup)
+            }));
         }
-        join_all(requests).await.into_iter().collect()
+        join_all(requests).await.into_iter().map(|sample| sample.context("a request was dropped")).collect()
     }
 
     fn call(&self, planned: &Planned) -> Call {
