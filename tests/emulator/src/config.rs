@@ -206,7 +206,7 @@ impl EmulatorConfig {
             blocks: self.blocks,
             max_batched_tokens: self.max_batched_tokens,
             max_seqs: self.max_seqs,
-            max_model_len: self.max_model_len.unwrap_or(usize::MAX),
+            max_model_len: self.context_len(),
             timing: Timing {
                 step_overhead: Duration::from_secs_f64(self.step_ms / 1e3),
                 prefill_tokens_per_second: self.prefill_tokens_per_second,
@@ -215,6 +215,12 @@ impl EmulatorConfig {
             seed,
             reuses_empty_first: self.vllm_version.reuses_empty_first(),
         }
+    }
+
+    /// Tokens of prompt and output that one request may have.
+    pub(crate) fn context_len(&self) -> usize {
+        let held = self.blocks.saturating_sub(1) * self.block_size;
+        self.max_model_len.map_or(held, |limit| limit.min(held))
     }
 
     pub(crate) fn hash_form(&self) -> HashForm {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod body;
+mod chat;
 mod control;
 mod error;
 mod generate;

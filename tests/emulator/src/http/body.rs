@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::chat;
 use super::error::ApiError;
 use crate::text::{ChatPrompt, Text};
 
@@ -121,8 +122,8 @@ impl ChatBody {
             return Ok(tokens);
         }
         let chat = ChatPrompt {
-            messages: messages(&self.messages),
-            tools: self.tools.take(),
+            messages: chat::messages(&self.messages),
+            tools: self.tools.take().map(|tools| chat::tools(&tools)),
             add_generation_prompt: self.add_generation_prompt.unwrap_or(true),
             kwargs: self.chat_template_kwargs.take().unwrap_or_default(),
         };
@@ -139,8 +140,8 @@ impl TokenizeBody {
         let list =
             self.messages.as_ref().ok_or_else(|| ApiError::bad_request("prompt or messages is missing"))?;
         let chat = ChatPrompt {
-            messages: messages(list),
-            tools: self.tools.take(),
+            messages: chat::messages(list),
+            tools: self.tools.take().map(|tools| chat::tools(&tools)),
             add_generation_prompt: self.add_generation_prompt.unwrap_or(true),
             kwargs: self.chat_template_kwargs.take().unwrap_or_default(),
         };
@@ -165,25 +166,4 @@ fn truncate(mut tokens: Vec<u32>, limit: Option<i64>) -> Vec<u32> {
         tokens.drain(..surplus);
     }
     tokens
-}
-
-/// Messages as a template sees them: text parts joined, everything else as it came.
-fn messages(list: &[Value]) -> Value {
-    let one = |message: &Value| {
-        let mut message = message.clone();
-        if let Some(content) = message.get_mut("content") {
-            match content {
-                Value::Array(parts) => *content = Value::String(joined(parts)),
-                Value::Null => *content = Value::String(String::new()),
-                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
-            }
-        }
-        message
-    };
-    Value::Array(list.iter().map(one).collect())
-}
-
-fn joined(parts: &[Value]) -> String {
-    let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()));
-    texts.collect::<Vec<_>>().join("\n")
 }

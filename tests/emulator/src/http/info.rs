@@ -19,7 +19,7 @@ pub(super) async fn models(State(app): State<App>) -> Json<Value> {
     let model = |id: &str, parent: Option<&str>| {
         json!({
             "id": id, "object": "model", "created": created, "owned_by": "vllm", "root": id, "parent": parent,
-            "max_model_len": config.max_model_len.unwrap_or((config.blocks - 1) * config.block_size),
+            "max_model_len": config.context_len(),
         })
     };
     let base = std::iter::once(model(&config.model, None));
@@ -32,7 +32,7 @@ pub(super) async fn tokenize(State(app): State<App>, body: Bytes) -> Result<Json
     app.model(body.model.as_deref())?;
     let tokens = body.tokens(app.shared().text.as_ref())?;
     Ok(Json(
-        json!({"count": tokens.len(), "max_model_len": app.shared().config.max_model_len, "tokens": tokens}),
+        json!({"count": tokens.len(), "max_model_len": app.shared().config.context_len(), "tokens": tokens}),
     ))
 }
 

@@ -1,6 +1,13 @@
 //! The emulator against recordings of real servers: fed the recorded tokens through its pure core, it must publish the
 //! same events in the same order and find the same hits, step by step. Only hash values may differ. What it cannot
 //! reproduce is listed in [`exceptions`], exactly: an entry that is not needed fails as well.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 mod capture;
 mod events;

@@ -1,4 +1,11 @@
 //! The emulator's edges, over real sockets: HTTP, event streams, faults, restarts.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 mod client;
 mod events;
