@@ -35,7 +35,7 @@ use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lifecycle::{Readiness, TaskEnd, Tasks, next_signal};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
-use crate::rpc::{CONNECTION_WINDOW, STREAM_WINDOW, ScorerService};
+use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
 use crate::{housekeeping, warmup};
 
 /// The number of the configured endpoints among the sources; DNS names follow.
@@ -262,6 +262,9 @@ fn spawn_grpc(
     let server = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(scorer)
         .add_service(peer);
     tasks.spawn("grpc", async move {

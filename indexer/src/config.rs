@@ -70,6 +70,28 @@ pub struct ModelConfig {
     pub chat_template: Option<PathBuf>,
     /// The engine's version, for details of rendering that changed over time.
     pub engine_version: Option<String>,
+    /// The engine's `--chat-template-content-format`.
+    pub content_format: ContentFormat,
+    /// The engine's `--max-model-len`, for requests that ask to be truncated to it.
+    pub max_model_len: Option<usize>,
+    /// The engine's `--trust-request-chat-template`.
+    pub trust_request_chat_template: bool,
+    /// The engine's `--default-chat-template-kwargs`.
+    pub default_chat_template_kwargs: serde_json::Map<String, serde_json::Value>,
+    /// The engine's `--exclude-tools-when-tool-choice-none`.
+    pub exclude_tools_when_tool_choice_none: bool,
+}
+
+/// In which form a chat template gets the content of messages, by the engine's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentFormat {
+    /// What the template asks for.
+    Auto,
+    /// One text.
+    String,
+    /// A list of parts.
+    OpenAi,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,6 +1,7 @@
 //! The gRPC edge: wire messages ↔ checked types. Knows no decision; [`convert`] knows the wire, [`status`] the codes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::{Request, Response, Status};
 use warmpath_proto::v1::scorer_server::Scorer;
@@ -15,6 +16,12 @@ use crate::report::Reporter;
 /// Flow-control windows, in bytes: a 16 MiB body crosses in a handful of round trips, and a connection holds several.
 pub const STREAM_WINDOW: u32 = 8 << 20;
 pub const CONNECTION_WINDOW: u32 = 32 << 20;
+
+/// Calls at the same time on one connection. A proxy with more opens another; prompts in flight are bounded by the
+/// connection's window.
+pub const STREAMS_MAX: u32 = 1024;
+/// A proxy that vanished without closing is noticed after this long, twice.
+pub const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Serves `Scorer`.
 #[derive(Clone, Debug)]

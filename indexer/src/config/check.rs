@@ -14,6 +14,8 @@ use super::*;
 const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
 const RANKS: (u64, u64) = (1, 1024);
+/// Context lengths, in tokens: up to what a prompt of token ids may have.
+const MODEL_LEN: (u64, u64) = (1, 1 << 22);
 /// Endpoints in a set, as the filter takes them.
 const ENDPOINTS_MAX: usize = 4096;
 
@@ -105,11 +107,31 @@ fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
                 tokenizer_dir: fields.text("tokenizer_dir", p).map(PathBuf::from),
                 chat_template: fields.text("chat_template", p).map(PathBuf::from),
                 engine_version: fields.text("engine_version", p),
+                content_format: content_format(&mut fields, p),
+                max_model_len: usize::try_from(fields.number("max_model_len", MODEL_LEN, 0, p))
+                    .ok()
+                    .filter(|tokens| *tokens > 0),
+                trust_request_chat_template: fields.flag("trust_request_chat_template", p),
+                default_chat_template_kwargs: fields.json("default_chat_template_kwargs", p),
+                exclude_tools_when_tool_choice_none: fields.flag("exclude_tools_when_tool_choice_none", p),
             };
             fields.finish(p);
             model
         })
         .collect()
+}
+
+fn content_format(fields: &mut Fields, p: &mut Problems) -> ContentFormat {
+    match fields.text("content_format", p).as_deref() {
+        None | Some("auto") => ContentFormat::Auto,
+        Some("string") => ContentFormat::String,
+        Some("openai") => ContentFormat::OpenAi,
+        Some(other) => {
+            let path = fields.path_of("content_format");
+            p.note(&path, Some(&Value::String(other.to_owned())), "expected auto, string or openai");
+            ContentFormat::Auto
+        }
+    }
 }
 
 fn endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Endpoints {

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::{Map, Value as Json};
 use serde_yaml_ng::{Mapping, Value};
 
 /// One mistake.
@@ -181,6 +182,27 @@ impl Fields {
             _ => {
                 problems.note(&self.path_of(key), Some(&value), "expected a number of at least 0");
                 default
+            }
+        }
+    }
+
+    /// True or false; false where the key is missing.
+    pub(super) fn flag(&mut self, key: &'static str, problems: &mut Problems) -> bool {
+        let Some(value) = self.take(key) else { return false };
+        value.as_bool().unwrap_or_else(|| {
+            problems.note(&self.path_of(key), Some(&value), "expected true or false");
+            false
+        })
+    }
+
+    /// A mapping that is passed on as JSON; empty where the key is missing.
+    pub(super) fn json(&mut self, key: &'static str, problems: &mut Problems) -> Map<String, Json> {
+        let Some(value) = self.take(key) else { return Map::new() };
+        match serde_json::to_value(&value) {
+            Ok(Json::Object(object)) => object,
+            _ => {
+                problems.note(&self.path_of(key), Some(&value), "expected a mapping with text as keys");
+                Map::new()
             }
         }
     }

@@ -5,7 +5,12 @@ listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
 policy: { name: longest_prefix, lambda: 2, mu_tokens: 10.5 }
 models:
   - { name: qwen3, aliases: [tiny, 7], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
-  - { name: other }
+  - name: other
+    content_format: openai
+    max_model_len: 40960
+    trust_request_chat_template: true
+    default_chat_template_kwargs: { enable_thinking: false }
+    exclude_tools_when_tool_choice_none: true
 endpoints:
   static:
     - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3 }
@@ -32,6 +37,10 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!(config.policy.named("cost"), Some(Policy::Cost { lambda: 2.0, mu: 10.5 }));
     assert_eq!(config.models[0].aliases, ["tiny", "7"]);
     assert_eq!(config.models[0].engine_version.as_deref(), Some("0.32"));
+    let other = &config.models[1];
+    assert_eq!((other.content_format, other.max_model_len), (ContentFormat::OpenAi, Some(40_960)));
+    assert!(other.trust_request_chat_template && other.exclude_tools_when_tool_choice_none);
+    assert_eq!(other.default_chat_template_kwargs["enable_thinking"], serde_json::json!(false));
     let endpoint = &config.endpoints.fixed[0];
     let replay = endpoint.replay.as_ref().and_then(|replay| replay.of_rank(1));
     assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
@@ -54,7 +63,11 @@ fn every_mistake_is_found_at_once() {
     let text = r#"
 listen: { grpc: nowhere }
 policy: { name: fast, lambda: -1, mu_tokens: .nan }
-models: [{ aliases: [""] }, { name: a }, { name: a, tokenizer: x }]
+models:
+  - { aliases: [""] }
+  - { name: a }
+  - { name: a, tokenizer: x }
+  - { name: c, content_format: xml, max_model_len: 0, trust_request_chat_template: 1, default_chat_template_kwargs: [] }
 endpoints:
   static:
     - { address: "host:1", model: b }
@@ -72,6 +85,10 @@ nonsense: true
         "models[0].aliases[0]",
         "models[2].name",
         "models[2].tokenizer",
+        "models[3].content_format",
+        "models[3].max_model_len",
+        "models[3].trust_request_chat_template",
+        "models[3].default_chat_template_kwargs",
         "listen.grpc",
         "policy.name",
         "policy.lambda",
@@ -144,6 +161,7 @@ fn collect(value: &serde_yaml_ng::Value, path: &str, keys: &mut Vec<String>) {
         serde_yaml_ng::Value::Sequence(items) if items.iter().any(serde_yaml_ng::Value::is_mapping) => {
             items.iter().for_each(|item| collect(item, &format!("{path}[]"), keys));
         }
+        _ if path.contains("_kwargs.") => {}
         _ if keys.iter().any(|known| known == path) => {}
         _ => keys.push(path.to_owned()),
     }

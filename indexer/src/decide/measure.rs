@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::RwLock;
-use warmpath_kv::{BlockKey, Hits, Index, Namespace, StreamId};
+use warmpath_kv::{BlockKey, Hit, Hits, Index, Namespace, StreamId};
 use warmpath_prompt::TokenIds;
 
 use super::metrics::DecideMetrics;
@@ -32,7 +32,8 @@ pub(super) struct Measured {
     /// The only prompt of its request. Of several, an engine reports a sum that no forecast can be held against.
     pub(super) single: bool,
     pub(super) root: BlockKey,
-    pub(super) hits: Hits,
+    /// Sorted by stream.
+    held: Vec<Hit>,
 }
 
 /// The part of a question that measuring consumes.
@@ -76,8 +77,10 @@ impl Measurer {
             index.hits(root, tokens.as_slice(), &mut hits);
             root
         };
+        let mut held = hits.as_slice().to_vec();
+        held.sort_unstable_by_key(|hit| hit.stream);
         self.metrics.lookup.observe(tokenized.elapsed().as_secs_f64());
-        Ok(Measured { tokens, further_tokens, single, root, hits })
+        Ok(Measured { tokens, further_tokens, single, root, held })
     }
 }
 
@@ -89,7 +92,8 @@ impl Measured {
     }
 
     pub(super) fn cached_tokens(&self, place: StreamId) -> u32 {
-        self.hits.tokens(place)
+        let found = self.held.binary_search_by_key(&place, |hit| hit.stream).ok();
+        found.and_then(|position| self.held.get(position)).map_or(0, |hit| hit.tokens)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use warmpath_prompt::{LoadError, ModelFiles, ModelPrompt, ParseVersionError};
 
-use crate::config::ModelConfig;
+use crate::config::{ContentFormat, ModelConfig};
 use crate::fleet::ModelIndex;
 
 /// One model.
@@ -85,8 +85,21 @@ fn renderer(index: usize, config: &ModelConfig) -> Result<Option<Arc<ModelPrompt
         Some(version) => version.parse().map_err(|source| ModelError::Version { index, source })?,
         None => Default::default(),
     };
-    let files =
-        ModelFiles { chat_template: config.chat_template.clone(), engine_version, ..ModelFiles::in_dir(dir) };
+    let content_format = match config.content_format {
+        ContentFormat::Auto => None,
+        ContentFormat::String => Some(warmpath_prompt::ContentFormat::Text),
+        ContentFormat::OpenAi => Some(warmpath_prompt::ContentFormat::Parts),
+    };
+    let files = ModelFiles {
+        chat_template: config.chat_template.clone(),
+        content_format,
+        engine_version,
+        max_model_len: config.max_model_len,
+        trust_request_template: config.trust_request_chat_template,
+        default_template_kwargs: config.default_chat_template_kwargs.clone(),
+        exclude_tools_when_none: config.exclude_tools_when_tool_choice_none,
+        ..ModelFiles::in_dir(dir)
+    };
     let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
     Ok(Some(Arc::new(renderer)))
 }

@@ -127,3 +127,70 @@ impl FleetDriver {
         self.metrics.changes.get_or_create(&ByResult { result }).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use parking_lot::RwLock;
+    use warmpath_kv::{Index, IndexLimits, KeyHasher};
+
+    use super::*;
+    use crate::books::{DecisionIds, IndexerId, Placed};
+    use crate::config::StreamAddress;
+    use crate::fleet::{EndpointSpec, ModelIndex};
+    use crate::ingest::IngestConfig;
+    use crate::ledger::{Event, Forecast};
+
+    fn listed(hosts: &[u8]) -> Observation {
+        let endpoints = hosts.iter().map(|host| EndpointSpec {
+            address: SocketAddr::from(([127, 0, 0, *host], 1)),
+            model: ModelIndex(0),
+            ranks: 2,
+            events: Some(StreamAddress::new(format!("127.0.0.{host}"), 1)),
+            replay: None,
+        });
+        Observation::Listed { source: 0, endpoints: endpoints.collect() }
+    }
+
+    /// What an endpoint leaves behind when it goes: neither load, nor a stream, nor anything for its successor.
+    #[test]
+    fn an_endpoint_that_goes_takes_its_load_and_its_streams_along() {
+        let clock = Clock::start();
+        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
+        let own = IndexerId::random();
+        let mut driver = FleetDriver {
+            fleet: Fleet::new(3),
+            view: Arc::default(),
+            books: Arc::new(Mutex::new(Books::new(own, 100))),
+            ingest: Arc::new(crate::ingest::start(IngestConfig::default(), index.clone(), clock).unwrap()),
+            models: Arc::new(["m".to_owned()]),
+            clock,
+            metrics: FleetMetrics::default(),
+            decide_metrics: DecideMetrics::new(),
+        };
+        driver.observe(listed(&[1, 2]));
+        assert_eq!(index.read().stats().streams, 4);
+        let before = driver.view.current();
+        let place = before.endpoints[0].ranks[1].place;
+        let id = DecisionIds::new(own).next();
+        let placed = Placed {
+            endpoint: "127.0.0.1:1".into(),
+            rank: 1,
+            queued_tokens: 9,
+            sequences: 1,
+            lease_ms: 1000,
+        };
+        let forecast = Forecast { model: None, policy: "cost", cached_tokens: Vec::new() };
+        driver.books.lock().reserve(id, place, placed, forecast, clock.now()).unwrap();
+
+        driver.observe(listed(&[2]));
+        assert!(driver.books.lock().ledger().is_empty());
+        assert_eq!(index.read().stats().streams, 2);
+        driver.observe(listed(&[1, 2]));
+        let after = driver.view.current();
+        assert!(after.by_place(place).is_none(), "the successor has places of its own");
+        let late = driver.books.lock().report(id, Event::Released, &after, clock.now());
+        assert_eq!(late, None);
+    }
+}

@@ -28,12 +28,22 @@ use crate::support::{config, eventually, tokens};
 struct Program {
     child: Child,
     bound: Bound,
+    _config: ConfigFile,
+}
+
+/// A configuration file; deleted when dropped.
+struct ConfigFile(PathBuf);
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("it was written");
+    }
 }
 
 impl Program {
     fn start(yaml: &str, name: &str) -> Self {
-        let path = written(yaml, name);
-        let mut child = warmpath(&path).stderr(Stdio::piped()).spawn().unwrap();
+        let config = written(yaml, name);
+        let mut child = warmpath(&config).stderr(Stdio::piped()).spawn().unwrap();
         let logs = BufReader::new(child.stderr.take().unwrap());
         let mut lines = logs.lines();
         let listening = lines
@@ -45,7 +55,7 @@ impl Program {
         let bound = Bound { grpc: address("grpc"), admin: address("admin") };
         // Nobody reads the rest, so it must go somewhere.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, bound }
+        Self { child, bound, _config: config }
     }
 
     fn signal(&self, signal: &str) {
@@ -72,16 +82,16 @@ impl Drop for Program {
     }
 }
 
-fn warmpath(config: &Path) -> Command {
+fn warmpath(config: &ConfigFile) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warmpath"));
-    command.arg("serve").arg("--config").arg(config);
+    command.arg("serve").arg("--config").arg(&config.0);
     command
 }
 
-fn written(yaml: &str, name: &str) -> PathBuf {
+fn written(yaml: &str, name: &str) -> ConfigFile {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.yaml", std::process::id()));
     std::fs::write(&path, yaml).unwrap();
-    path
+    ConfigFile(path)
 }
 
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
