@@ -107,7 +107,7 @@ impl Shell {
     fn settled(&self, settled: Settled) {
         self.metrics.settled(settled);
         log::debug!(
-            "request {}: reason={} added_us={:?}",
+            "outcome={} reason={} added_us={:?}",
             settled.outcome.name(),
             settled.reason.map_or("none", Reason::name),
             settled.added_us

@@ -136,7 +136,7 @@ fn a_conversation_is_passed_on_as_it_was_written() {
     let body = r#"{"messages": [ {"role":"user","content":"ü \u00fc", "x":1.0} ,{"role":"assistant","content":null} ],
         "tools":[ {"z":1e2,"a":2} ],"documents":null,"chat_template_kwargs":{"enable_thinking" :false},
         "tool_choice":"auto","add_generation_prompt":false,"reasoning_effort":"low","chat_template":"{{ \n }}"}"#;
-    let chat = conversation(chat(&body));
+    let chat = conversation(chat(body));
     assert_eq!(
         chat.messages,
         r#"[ {"role":"user","content":"ü \u00fc", "x":1.0} ,{"role":"assistant","content":null} ]"#

@@ -47,8 +47,11 @@ impl Answer {
     pub(super) fn chunk(&mut self, tail: &[u8], ends: bool, worker: &mut Worker, now_us: u64) {
         if !self.begun && !tail.is_empty() {
             self.begun = true;
-            let what = What::FirstByte { endpoint: self.endpoint.clone(), http_status: self.status };
-            self.fate.tell(what, worker, now_us);
+            // It releases what a decision has reserved; without a decision there is nothing to release.
+            if self.fate.is_decided() {
+                let what = What::FirstByte { endpoint: self.endpoint.clone(), http_status: self.status };
+                self.fate.tell(what, worker, now_us);
+            }
         }
         if self.is_accounted() {
             self.tail.push(tail);

@@ -82,9 +82,14 @@ impl Fate {
         !self.reason.is_some_and(Reason::is_foreign)
     }
 
+    /// An indexer decided, and holds a reservation for it.
+    pub(super) fn is_decided(&self) -> bool {
+        self.decision_id != 0
+    }
+
     /// When its lease must be renewed.
     pub(super) fn due_us(&self) -> Option<u64> {
-        (self.decision_id != 0).then_some(self.told_us + LEASE_RENEWAL_MS * 1000)
+        self.is_decided().then_some(self.told_us + LEASE_RENEWAL_MS * 1000)
     }
 
     pub(super) fn renew(&mut self, worker: &mut Worker, now_us: u64) {

@@ -332,6 +332,7 @@ fn a_request_that_no_indexer_decided_is_reported_with_its_reason() {
     let mut session = session_in(StateName::FallenBack, &mut worker);
     assert_eq!(worker.ring.in_flight(), 1);
     session.step(answer(FIRST), &mut worker, START_US);
+    session.step(Input::AnswerChunk { tail: b"x", ends: true }, &mut worker, START_US);
     session.step(Input::Log(Ending::default()), &mut worker, START_US + 5);
     let reported = events(&mut worker);
     assert!(matches!(
