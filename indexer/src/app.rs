@@ -1,7 +1,7 @@
 //! The composition root: builds every part in start order, and stops them in the order of the drain.
 //!
-//! The only place that knows all parts. [`App::build`] loads, binds and wires, so that every address is known before
-//! anything is served; [`App::run_until`] serves, drains and returns.
+//! The only place that knows all parts. [`App::build`] binds, loads and starts, and tells the real addresses;
+//! [`App::run_until`] watches the tasks, drains and returns.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -31,19 +31,20 @@ use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
 use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
+use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
-use crate::lifecycle::{Readiness, TaskEnd, Tasks, next_signal};
+use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, next_signal};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
-use crate::{housekeeping, warmup};
+use crate::warmup::Warmup;
 
 /// The number of the configured endpoints among the sources; DNS names follow.
 const STATIC_SOURCE: usize = 0;
-/// Engines' hashes and our keys are per process as long as no other indexer has to understand them.
+/// Of the secret that block keys are made with: new in each process, as no other has to understand them.
 const KEY_BYTES: usize = 16;
 
-/// A built program: bound, wired, not yet serving.
+/// A started program.
 pub struct App {
     bound: Bound,
     tasks: Tasks,
@@ -60,115 +61,65 @@ pub struct Bound {
     pub admin: SocketAddr,
 }
 
+/// What readiness waits for from the first moment on.
+struct Waiting {
+    models: ReadyGuard,
+    fleet: ReadyGuard,
+}
+
+/// The state that parts share, each with its one owner.
+struct Core {
+    clock: Clock,
+    view: Arc<View>,
+    index: Arc<RwLock<Index>>,
+    books: Arc<Mutex<Books>>,
+    ingest: Arc<Ingest>,
+    /// Names of the models, by their index.
+    model_names: Arc<[String]>,
+}
+
+/// The metrics of every part.
+#[derive(Default)]
+struct Metrics {
+    fleet: FleetMetrics,
+    decide: DecideMetrics,
+    peers: PeerMetrics,
+}
+
 // === impl App ===
 
 impl App {
+    /// Loads the models, binds the listeners and starts everything behind them.
     pub async fn build(config: Config) -> anyhow::Result<Self> {
-        let clock = Clock::start();
         let readiness = Readiness::new();
+        let waiting = Waiting { models: readiness.wait_for("models"), fleet: readiness.wait_for("fleet") };
         let mut tasks = Tasks::new();
-        let mut registry = Registry::with_prefix("warmpath");
 
         // Listeners first: a port that is taken is the commonest mistake, and models take seconds to load.
-        let grpc = TcpListener::bind(config.listen.grpc)
-            .await
-            .with_context(|| format!("cannot listen on listen.grpc {}", config.listen.grpc))?;
-        let admin = TcpListener::bind(config.listen.admin)
-            .await
-            .with_context(|| format!("cannot listen on listen.admin {}", config.listen.admin))?;
+        let grpc = bind("listen.grpc", config.listen.grpc).await?;
+        let admin = bind("listen.admin", config.listen.admin).await?;
         let bound = Bound { grpc: grpc.local_addr()?, admin: admin.local_addr()? };
         tracing::info!(grpc = %bound.grpc, admin = %bound.admin, "listening");
 
-        // State, each with its one owner.
-        let view = Arc::new(View::default());
-        let hasher = KeyHasher::new(rand::random::<[u8; KEY_BYTES]>());
-        let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
-        let index = Arc::new(RwLock::new(Index::new(hasher, limits)));
-        let books = Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations)));
-        let ingest = Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock)?);
-        let model_names: Arc<[String]> = config.models.iter().map(|model| model.name.clone()).collect();
+        let core = Core::new(&config)?;
+        let metrics = Metrics::default();
+        // Admin before the rest, so that the start can be watched.
+        spawn_admin(&mut tasks, admin, core.admin(metrics.registry(&core), readiness.clone()));
+        start_fleet(&mut tasks, &config, &core, &metrics);
+        let peer = start_peers(&mut tasks, &config, &core, &metrics);
 
-        // Metrics of every part.
-        let fleet_metrics = FleetMetrics::default();
-        fleet_metrics.register(&mut registry);
-        let decide_metrics = DecideMetrics::new();
-        decide_metrics.register(&mut registry);
-        let peer_metrics = PeerMetrics::default();
-        peer_metrics.register(&mut registry);
-        registry.register_collector(Box::new(ingest.collector()));
-        registry.register_collector(Box::new(EndpointCollector { view: view.clone(), books: books.clone() }));
-
-        // Admin, so that the rest of the start can be watched.
-        let state = StateSource {
-            view: view.clone(),
-            books: books.clone(),
-            index: index.clone(),
-            ingest: ingest.clone(),
-            readiness: readiness.clone(),
-            clock,
-            models: model_names.clone(),
-        };
-        let admin_surface =
-            Admin { registry: Arc::new(registry), readiness: readiness.clone(), state: Arc::new(state) };
-        spawn_admin(&mut tasks, admin, admin_surface);
-
-        // The fleet: configured endpoints are there before the first request.
-        let mut driver = FleetDriver {
-            fleet: Fleet::new(config.scrape.failures_to_avoid),
-            view: view.clone(),
-            books: books.clone(),
-            ingest: ingest.clone(),
-            models: model_names.clone(),
-            clock,
-            metrics: fleet_metrics.clone(),
-            decide_metrics: decide_metrics.clone(),
-        };
-        driver.observe(static_endpoints(&config));
-        let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
-        let stop = tasks.stop();
-        tasks.spawn("fleet", driver.run(observations, stop.clone()));
-        spawn_dns(&mut tasks, &config, &fleet_metrics, &observer);
-        let own = own_counts(books.clone(), index.clone());
-        let scraper = Scraper::new(config.scrape, clock, view.clone(), own, fleet_metrics);
-        tasks.spawn("scrape", scraper.run(observer, stop.clone()));
-        let housekeeping =
-            housekeeping::run(books.clone(), index.clone(), clock, decide_metrics.clone(), stop.clone());
-        tasks.spawn("housekeeping", housekeeping);
-
-        // Peers.
-        let publisher = Publisher::new(books.clone(), peer_metrics.clone());
-        let peer = PeerServer::new(publisher.service(view.clone()));
-        tasks.spawn("publish", publisher.run(stop.clone()));
-        for peer in &config.peers {
-            let follower = Follower {
-                peer: peer.clone(),
-                books: books.clone(),
-                view: view.clone(),
-                clock,
-                metrics: peer_metrics.clone(),
-            };
-            tasks.spawn("follow", follower.run(stop.clone()));
-        }
-
-        // Models, the slow part, then the service.
-        let loading = readiness.wait_for("models");
         let model_configs = config.models.clone();
         let models = tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??;
-        drop(loading);
-        let shared = Shared { view: view.clone(), index, books: books.clone(), clock };
-        let decider = Arc::new(Decider::new(&config, models, shared, decide_metrics.clone()));
-        let reporter = Reporter { books, view: view.clone(), clock, model_names, metrics: decide_metrics };
-        let scorer = ScorerServer::new(ScorerService { decider, reporter })
-            .max_decoding_message_size(config.limits.max_message_bytes);
+        drop(waiting.models);
+        let scorer = core.scorer(&config, models, &metrics);
         spawn_grpc(&mut tasks, grpc, scorer, peer);
 
-        let warmup = warmup::Warmup {
-            view,
-            ingest: ingest.clone(),
-            deadline: Duration::from_millis(config.lifecycle.warmup_ms),
-        };
-        tasks.spawn("warmup", warmup.run(readiness.clone(), readiness.wait_for("fleet"), stop));
-        Ok(Self { bound, tasks, readiness, drain: Duration::from_millis(config.lifecycle.drain_ms), ingest })
+        let deadline = Duration::from_millis(config.lifecycle.warmup_ms);
+        let warmup = Warmup { view: core.view, ingest: core.ingest.clone(), deadline };
+        let stop = tasks.stop();
+        tasks.spawn("warmup", warmup.run(readiness.clone(), waiting.fleet, stop));
+        let drain = Duration::from_millis(config.lifecycle.drain_ms);
+        Ok(Self { bound, tasks, readiness, drain, ingest: core.ingest })
     }
 
     /// The addresses it listens on.
@@ -210,6 +161,124 @@ impl App {
             Some(None) => bail!("no task is running"),
         }
     }
+}
+
+// === impl Core ===
+
+impl Core {
+    fn new(config: &Config) -> anyhow::Result<Self> {
+        let clock = Clock::start();
+        let hasher = KeyHasher::new(rand::random::<[u8; KEY_BYTES]>());
+        let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
+        let index = Arc::new(RwLock::new(Index::new(hasher, limits)));
+        Ok(Self {
+            clock,
+            view: Arc::default(),
+            books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
+            ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock)?),
+            index,
+            model_names: config.models.iter().map(|model| model.name.clone()).collect(),
+        })
+    }
+
+    fn admin(&self, registry: Registry, readiness: Readiness) -> Admin {
+        let state = StateSource {
+            view: self.view.clone(),
+            books: self.books.clone(),
+            index: self.index.clone(),
+            ingest: self.ingest.clone(),
+            readiness: readiness.clone(),
+            clock: self.clock,
+            models: self.model_names.clone(),
+        };
+        Admin { registry: Arc::new(registry), readiness, state: Arc::new(state) }
+    }
+
+    fn scorer(&self, config: &Config, models: Models, metrics: &Metrics) -> ScorerServer<ScorerService> {
+        let shared = Shared {
+            view: self.view.clone(),
+            index: self.index.clone(),
+            books: self.books.clone(),
+            clock: self.clock,
+        };
+        let reporter = Reporter {
+            books: self.books.clone(),
+            view: self.view.clone(),
+            clock: self.clock,
+            model_names: self.model_names.clone(),
+            metrics: metrics.decide.clone(),
+        };
+        let decider = Arc::new(Decider::new(config, models, shared, metrics.decide.clone()));
+        ScorerServer::new(ScorerService { decider, reporter })
+            .max_decoding_message_size(config.limits.max_message_bytes)
+    }
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    fn registry(&self, core: &Core) -> Registry {
+        let mut registry = Registry::with_prefix("warmpath");
+        self.fleet.register(&mut registry);
+        self.decide.register(&mut registry);
+        self.peers.register(&mut registry);
+        registry.register_collector(Box::new(core.ingest.collector()));
+        let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
+        registry.register_collector(Box::new(endpoints));
+        registry
+    }
+}
+
+async fn bind(key: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {key} {address}"))
+}
+
+/// Everything about endpoints. Configured ones are there when this returns, so before the first request.
+fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metrics) {
+    let mut driver = FleetDriver {
+        fleet: Fleet::new(config.scrape.failures_to_avoid),
+        view: core.view.clone(),
+        books: core.books.clone(),
+        ingest: core.ingest.clone(),
+        models: core.model_names.clone(),
+        clock: core.clock,
+        metrics: metrics.fleet.clone(),
+        decide_metrics: metrics.decide.clone(),
+    };
+    driver.observe(static_endpoints(config));
+    let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
+    let stop = tasks.stop();
+    tasks.spawn("fleet", driver.run(observations, stop.clone()));
+    spawn_dns(tasks, config, &metrics.fleet, &observer);
+    let own = own_counts(core.books.clone(), core.index.clone());
+    let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
+    tasks.spawn("scrape", scraper.run(observer, stop.clone()));
+    let (books, index) = (core.books.clone(), core.index.clone());
+    tasks.spawn("housekeeping", housekeeping::run(books, index, core.clock, metrics.decide.clone(), stop));
+}
+
+/// Follows every peer, and gives the service through which they follow this one.
+fn start_peers(
+    tasks: &mut Tasks,
+    config: &Config,
+    core: &Core,
+    metrics: &Metrics,
+) -> PeerServer<PeerService> {
+    let publisher = Publisher::new(core.books.clone(), metrics.peers.clone());
+    let service = PeerServer::new(publisher.service(core.view.clone()));
+    let stop = tasks.stop();
+    tasks.spawn("publish", publisher.run(stop.clone()));
+    for peer in &config.peers {
+        let follower = Follower {
+            peer: peer.clone(),
+            books: core.books.clone(),
+            view: core.view.clone(),
+            clock: core.clock,
+            metrics: metrics.peers.clone(),
+        };
+        tasks.spawn("follow", follower.run(stop.clone()));
+    }
+    service
 }
 
 fn static_endpoints(config: &Config) -> Observation {

@@ -1,6 +1,6 @@
 //! Logs: JSON lines or text, on standard error. Never prompt text: lengths, names and ids only.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
@@ -13,7 +13,7 @@ pub fn start(log: &Log) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.try_init(),
+        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
     };
     if let Err(error) = started {
         tracing::debug!(%error, "logging runs already");

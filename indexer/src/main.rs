@@ -1,11 +1,11 @@
 //! `warmpath`: parses the command line, builds the program, waits for its end. The only place that decides the exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use warmpath_indexer::app::App;
-use warmpath_indexer::config::Config;
+use warmpath_indexer::config::{Config, ConfigError};
 use warmpath_indexer::decide::{ModelErrors, Models};
 use warmpath_indexer::logs;
 
@@ -34,56 +34,39 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Command::Serve { config: path, check } = Cli::parse().command;
-    let config = match Config::load(&path) {
-        Ok(config) => config,
-        Err(error) => return refused(&error),
-    };
+    let Command::Serve { config, check } = Cli::parse().command;
+    match serve(&config, check) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<ConfigError>() || error.is::<ModelErrors>() => {
+            print_mistakes(&error);
+            ExitCode::from(EX_USAGE)
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "cannot go on");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
+    let config = Config::load(path)?;
     if check {
-        return self::check(&config);
+        // All of the start that needs no network.
+        Models::load(&config.models)?;
+        print_effective(&config.to_yaml()?);
+        return Ok(());
     }
     logs::start(&config.log);
-    match serve(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast_ref::<ModelErrors>() {
-            Some(errors) => refused(errors),
-            None => {
-                tracing::error!(error = format!("{error:#}"), "cannot go on");
-                ExitCode::FAILURE
-            }
-        },
-    }
-}
-
-/// Does all of the start that needs no network.
-fn check(config: &Config) -> ExitCode {
-    if let Err(errors) = Models::load(&config.models) {
-        return refused(&errors);
-    }
-    match config.to_yaml() {
-        Ok(yaml) => {
-            print_out(&yaml);
-            ExitCode::SUCCESS
-        }
-        Err(error) => refused(&error),
-    }
-}
-
-fn serve(config: Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let app = App::build(config).await?;
-        app.run_until_signal().await
-    })
+    runtime.block_on(async { App::build(config).await?.run_until_signal().await })
 }
 
 #[expect(clippy::print_stdout, reason = "the output of --check")]
-fn print_out(text: &str) {
-    print!("{text}");
+fn print_effective(yaml: &str) {
+    print!("{yaml}");
 }
 
 #[expect(clippy::print_stderr, reason = "a person reads why the configuration is refused")]
-fn refused(error: &dyn std::fmt::Display) -> ExitCode {
+fn print_mistakes(error: &anyhow::Error) {
     eprintln!("{error}");
-    ExitCode::from(EX_USAGE)
 }

@@ -67,3 +67,29 @@ impl Default for Tasks {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_early_or_panics_is_seen() {
+        let mut tasks = Tasks::new();
+        tasks.spawn("short", async {});
+        assert!(matches!(tasks.next_end().await, Some(TaskEnd::Finished("short"))));
+        tasks.spawn("broken", async { panic!("for the test") });
+        assert!(matches!(tasks.next_end().await, Some(TaskEnd::Panicked(_))));
+        assert!(tasks.next_end().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_tasks_that_stop_and_cuts_those_that_do_not() {
+        let mut tasks = Tasks::new();
+        let stop = tasks.stop();
+        tasks.spawn("willing", async move { stop.cancelled().await });
+        assert!(tasks.drain(Duration::from_secs(20)).await);
+        let mut tasks = Tasks::new();
+        tasks.spawn("stubborn", std::future::pending());
+        assert!(!tasks.drain(Duration::from_millis(20)).await);
+    }
+}
