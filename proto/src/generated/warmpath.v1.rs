@@ -198,7 +198,7 @@ pub struct EndpointInfo {
     /// Number of data-parallel ranks, at least 1.
     #[prost(uint32, tag = "2")]
     pub ranks: u32,
-    /// Sequences active on it when the set was sent: the start of the filter's own bound.
+    /// Sequences active on it when the set was sent. For display: too old by the time a fallback would need it.
     #[prost(uint32, tag = "3")]
     pub active_sequences: u32,
 }
