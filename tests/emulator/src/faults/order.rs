@@ -18,7 +18,7 @@ pub struct FaultOrder {
     pub restart: Option<RestartOrder>,
 }
 
-/// Faults of event streams; each count is of the next batches, over all chosen ranks together.
+/// Faults of event streams; each count is of the next batches, of each chosen rank by itself.
 #[derive(Debug, Default, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventOrder {
