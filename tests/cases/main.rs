@@ -5,6 +5,8 @@ mod bootstrap;
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod many_indexers;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -30,23 +30,23 @@ pub fn tokenizer(name: &str) -> Result<PathBuf> {
 /// The filter for Envoy. An error where it is older than its sources: a test against yesterday's filter proves nothing.
 pub fn filter_wasm() -> Result<PathBuf> {
     let wasm = existing(target().join("warmpath/filter.wasm"), "make wasm")?;
-    let built = wasm.metadata()?.modified()?;
-    for sources in ["filter/src", "filter/core/src", "proto/src"] {
-        if let Some(newer) = newer_source(&root().join(sources), built)? {
-            bail!("filter.wasm is older than {}: run `make wasm`", newer.display());
-        }
+    if let Some(newer) = newer_source(&wasm, &["filter/src", "filter/core/src", "proto/src"])? {
+        bail!("filter.wasm is older than {}: run `make wasm`", newer.display());
     }
     Ok(wasm)
 }
 
 /// The indexer, `warmpath`.
 pub fn indexer() -> Result<PathBuf> {
-    native("warmpath")
+    native(
+        "warmpath",
+        &["indexer/src", "indexer/core/src", "indexer/prompt/src", "filter/core/src", "proto/src"],
+    )
 }
 
 /// The engine emulator.
 pub fn emulator() -> Result<PathBuf> {
-    native("engine-emulator")
+    native("engine-emulator", &["tests/emulator/src"])
 }
 
 fn existing(path: PathBuf, remedy: &str) -> Result<PathBuf> {
@@ -54,16 +54,27 @@ fn existing(path: PathBuf, remedy: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A source file under `folder` that changed after `built`, if there is one. Unit tests are no part of the filter.
-fn newer_source(folder: &Path, built: SystemTime) -> Result<Option<PathBuf>> {
+/// A source in these folders that changed after `built` was made, if there is one.
+fn newer_source(built: &Path, folders: &[&str]) -> Result<Option<PathBuf>> {
+    let time = built.metadata()?.modified()?;
+    for folder in folders {
+        if let Some(newer) = newer_in(&root().join(folder), time)? {
+            return Ok(Some(newer));
+        }
+    }
+    Ok(None)
+}
+
+/// A source under `folder` that changed after `time`. Unit tests are no part of what is built.
+fn newer_in(folder: &Path, time: SystemTime) -> Result<Option<PathBuf>> {
     for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
         let newer = if path.file_stem().is_some_and(|stem| stem == "tests") {
             None
         } else if path.is_dir() {
-            newer_source(&path, built)?
+            newer_in(&path, time)?
         } else {
-            (path.metadata()?.modified()? > built).then_some(path)
+            (path.metadata()?.modified()? > time).then_some(path)
         };
         if newer.is_some() {
             return Ok(newer);
@@ -72,25 +83,29 @@ fn newer_source(folder: &Path, built: SystemTime) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// A program of this workspace, built in the profile of the running one. `cargo test` builds the programs of the
-/// package under test only, and a stale one would be worse than none.
-fn native(name: &str) -> Result<PathBuf> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let folder = BUILT.get_or_init(|| build_natives().map_err(|error| format!("{error:#}")));
-    match folder {
-        Ok(folder) => existing(folder.join(name), "cargo build"),
-        Err(error) => bail!("{error}"),
+/// A program of this workspace in the profile of the running one, built first where it is missing or older than its
+/// sources: `cargo test -p warmpath-tests` does not build it, and a stale one would prove nothing.
+fn native(name: &str, folders: &[&str]) -> Result<PathBuf> {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = profile_folder()?.join(name);
+    if !program.exists() || newer_source(&program, folders)?.is_some() {
+        build_natives()?;
     }
+    drop(alone);
+    existing(program, "cargo build")
 }
 
-/// Builds both programs; the folder they are in.
-fn build_natives() -> Result<PathBuf> {
+/// The folder of this profile's programs.
+fn profile_folder() -> Result<PathBuf> {
     let running = std::env::current_exe().context("cannot tell where the running program is")?;
-    let folder = running
-        .ancestors()
-        .skip(1)
-        .find(|folder| !folder.ends_with("deps"))
-        .context("the running program is in no folder of cargo's")?;
+    let folder = running.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    Ok(folder.context("the running program is in no folder of cargo's")?.to_path_buf())
+}
+
+/// Builds both programs in the profile of the running one.
+fn build_natives() -> Result<()> {
+    let folder = profile_folder()?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         Some(name) => name,
@@ -103,5 +118,5 @@ fn build_natives() -> Result<PathBuf> {
         .output()
         .context("cannot run cargo")?;
     ensure!(output.status.success(), "cargo build failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    Ok(folder.to_path_buf())
+    Ok(())
 }
