@@ -76,7 +76,7 @@ impl IndexCounters {
     }
 }
 
-/// Starts a stack with this policy, drives the load through it and reads all three sides. Logs go to `dir`.
+/// Starts a stack with this policy, drives the load through it and reads all three sides. Logs and samples go to `dir`.
 pub async fn run(policy: &'static str, load: &Load, speedup: f64, dir: &Path) -> Result<Run> {
     let dir = fresh_dir(&dir.join(policy));
     let stack = Stack::builder()?.engines(2).policy(policy).each_engine(|engine| {
@@ -92,6 +92,7 @@ pub async fn run(policy: &'static str, load: &Load, speedup: f64, dir: &Path) ->
     let started = Instant::now();
     let samples = drive(&stack, load, speedup, policy).await?;
     let took = started.elapsed().mul_f64(speedup);
+    std::fs::write(dir.join("samples.json"), serde_json::to_vec(&samples)?)?;
     let after = caches(&stack).await?;
     let index = IndexCounters::of(&stack.indexer()?.metrics().await?);
     Ok(Run {

@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use futures::future::join_all;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -65,7 +66,7 @@ pub struct Planned {
 }
 
 /// What became of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Which prefix.
     pub prefix: usize,
