@@ -36,14 +36,12 @@ fmt:
 wasm: setup
 	filter/build-wasm.sh
 
-# WARMPATH_PROGRAMS: where the programs are that the end-to-end cases run; the line before built them.
 test: setup lint wasm
-	cargo test --no-run
-	WARMPATH_PROGRAMS=target/debug cargo test
+	cargo test
 
 demo: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	WARMPATH_PROGRAMS=target/release target/release/demo
+	target/release/demo
 
 bench: setup
 	cargo bench --benches
