@@ -29,7 +29,7 @@ pub const POLICIES: [&str; 3] = ["round_robin", "least_load", "cost"];
 /// Speed of an engine, so that round robin reaches the throughput of the published run: 5.7 requests a second on two
 /// engines, two thirds of 3,136 tokens each to be computed.
 const PREFILL_TOKENS_PER_SECOND: u32 = 6000;
-/// Blocks of 16 tokens in an engine's cache: all 32 concurrent requests several times over, not the whole load.
+/// Blocks of 16 tokens in an engine's cache: what its half of the 32 concurrent requests needs, two and a half times.
 const BLOCKS: u32 = 8192;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 

@@ -26,6 +26,9 @@ use crate::stack::MODEL;
 
 pub mod figures;
 
+/// Between two requests at least, in real time. Places that become free at once, as at the end of an engine's step,
+/// would otherwise send at once, and requests with the same prefix would overtake each other between decision and engine.
+const SEND_GAP: Duration = Duration::from_millis(10);
 /// The filter's interval of reports by default.
 const REPORT_INTERVAL_MS: f64 = 50.0;
 /// And the least that it takes.
@@ -149,7 +152,7 @@ impl Load {
         for planned in self.plan() {
             let permit = Arc::clone(&free).acquire_owned().await.context("the load was closed")?;
             let due = planned.at.div_f64(speedup);
-            tokio::time::sleep(due.saturating_sub(started.elapsed())).await;
+            tokio::time::sleep(due.saturating_sub(started.elapsed()).max(SEND_GAP)).await;
             let call = self.call(&planned);
             let (client, address, done) = (client.clone(), address.to_owned(), Arc::clone(done));
             requests.push(tokio::spawn(async move {

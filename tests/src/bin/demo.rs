@@ -14,7 +14,7 @@ use warmpath_tests::paths;
 #[derive(Debug, Parser)]
 struct Args {
     /// How many times faster than real engines the emulated ones run.
-    #[arg(long, default_value_t = 4.5)]
+    #[arg(long, default_value_t = 3.0)]
     speedup: f64,
     /// Different prefixes; each is used three times.
     #[arg(long, default_value_t = Load::three_uses().prefixes)]
