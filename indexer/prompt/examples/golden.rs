@@ -1,7 +1,8 @@
 //! Compares our prompts with recorded ones, model by model, and prints counts.
 //!
 //! ```text
-//! golden DIR                       DIR/<model>/tokenizer.json(.gz), DIR/golden/<model>.jsonl
+//! golden DIR [ENCODER]             DIR/<model>/tokenizer.json(.gz), DIR/golden/<model>.jsonl; ENCODER: instead of the
+//!                                  one that would be chosen: fastokens, splintr or tokenizers
 //! golden --captures MODEL FILE VERSION    MODEL: a model's folder; FILE: requests.jsonl of an engine of that VERSION
 //! ```
 //!
@@ -16,9 +17,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use flate2::read::GzDecoder;
-use warmpath_prompt::{ChatRenderer, ModelFiles, ModelPrompt};
+use warmpath_prompt::{ChatRenderer, EncoderKind, ModelFiles, ModelPrompt};
 
 /// Faults shown per model.
 const SHOWN: usize = 10;
@@ -28,8 +30,12 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["--captures", model, file, version] => compare_captures(Path::new(model), Path::new(file), version),
-        [dir] => compare_golden(Path::new(dir)),
-        _ => Err("usage: golden DIR | golden --captures MODEL FILE VERSION".to_owned()),
+        [dir] => compare_golden(Path::new(dir), None),
+        [dir, encoder] => match EncoderKind::ALL.into_iter().find(|kind| kind.name() == *encoder) {
+            Some(encoder) => compare_golden(Path::new(dir), Some(encoder)),
+            None => Err(format!("{encoder}: expected fastokens, splintr or tokenizers")),
+        },
+        _ => Err("usage: golden DIR [ENCODER] | golden --captures MODEL FILE VERSION".to_owned()),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -42,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 /// True: everything is equal.
-fn compare_golden(root: &Path) -> Result<bool, String> {
+fn compare_golden(root: &Path, encoder: Option<EncoderKind>) -> Result<bool, String> {
     let mut out = std::io::stdout();
     let mut all_equal = true;
     for path in sorted(&root.join("golden"))? {
@@ -53,11 +59,23 @@ fn compare_golden(root: &Path) -> Result<bool, String> {
         let lines = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut files = golden::at_golden_time(ModelFiles::in_dir(unpacked(&root.join(&name))?), &lines);
         files.chat_renderer = ChatRenderer::Jinja;
-        let model = ModelPrompt::load(&files).map_err(|error| error.to_string())?;
+        files.encoder = encoder;
+        let start = Instant::now();
+        let model = match ModelPrompt::load(&files) {
+            Ok(model) => model,
+            // That an encoder does not take a model is a result, too.
+            Err(error) if encoder.is_some() => {
+                let _ = writeln!(out, "{name}: {error}");
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let loading = start.elapsed();
         let report = golden::compare(&model, &lines);
         let _ = writeln!(
             out,
-            "{name}: {:?} {}/{} conversations ({} refused), {}/{} texts",
+            "{name}: {}, loaded in {loading:.1?}, {:?} {}/{} conversations ({} refused), {}/{} texts",
+            model.encoder().kind.name(),
             model.content_format(),
             report.chats_equal,
             report.chats,
@@ -65,6 +83,9 @@ fn compare_golden(root: &Path) -> Result<bool, String> {
             report.texts_equal,
             report.texts
         );
+        for (kind, why) in &model.encoder().refused {
+            let _ = writeln!(out, "    not {}: {why}", kind.name());
+        }
         for fault in report.faults.iter().take(SHOWN) {
             let _ = writeln!(out, "    {fault}");
         }

@@ -29,5 +29,5 @@ pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
-pub use tokenizer::{Encode, EncodeError, SpecialTokens, TokenIds};
+pub use tokenizer::{Encode, EncodeError, EncoderChoice, EncoderKind, SpecialTokens, TokenIds};
 pub use version::{ContentDetection, EngineVersion, OddArguments, ParseVersionError, RenderingRules};

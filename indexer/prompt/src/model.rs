@@ -1,6 +1,7 @@
 //! One model: its tokenizer, its chat templates, the rules of the engine that serves it.
 //!
-//! Loaded once, off the hot path (0.3 to 1 s, mostly the vocabulary); then shared between threads.
+//! Loaded once, off the hot path (seconds: the vocabulary is read by two encoders, which are then compared); then shared
+//! between threads.
 
 mod family;
 pub(crate) mod files;
@@ -13,9 +14,12 @@ use serde_json::{Map, Value as Json};
 use crate::chat::{self, ChatRequest, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
-use crate::limits::MAX_CONFIG_FILE_BYTES;
+use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
-use crate::tokenizer::{HuggingFace, ModelLength, SpecialTokens, TokenIds, Truncation, encode_truncated};
+use crate::tokenizer::{
+    Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, TokenIds,
+    Truncation, choose, encode_truncated,
+};
 use crate::version::{EngineVersion, RenderingRules};
 
 pub use family::ChatRenderer;
@@ -41,13 +45,16 @@ pub struct ModelFiles {
     /// The engine's `--exclude-tools-when-tool-choice-none`.
     pub exclude_tools_when_none: bool,
     pub chat_renderer: ChatRenderer,
+    /// The encoder to use; `None`: the fastest that gives the reference's ids. For tests and measurements.
+    pub encoder: Option<EncoderKind>,
     /// The engine's local time.
     pub clock: Arc<dyn Clock>,
 }
 
 /// A loaded model.
 pub struct ModelPrompt {
-    tokenizer: HuggingFace,
+    encoder: Box<dyn Encode>,
+    encoder_choice: EncoderChoice,
     chat: Result<ChatTemplates, PromptError>,
     chat_settings: chat::Settings,
     length: ModelLength,
@@ -74,6 +81,7 @@ impl ModelFiles {
             default_template_kwargs: Map::new(),
             exclude_tools_when_none: false,
             chat_renderer: ChatRenderer::Detect,
+            encoder: None,
             clock: Arc::new(SystemClock::local()),
         }
     }
@@ -89,22 +97,31 @@ impl ModelPrompt {
         if !files.dir.is_dir() {
             return Err(LoadError::NotADirectory { path: files.dir.clone() });
         }
-        let tokenizer = HuggingFace::load(&files.dir.join("tokenizer.json"))?;
+        let tokenizer_path = files.dir.join("tokenizer.json");
+        let tokenizer_json = files::read_bounded(
+            &tokenizer_path,
+            MAX_TOKENIZER_FILE_BYTES,
+            "copy tokenizer.json of the model there (a vocabulary in another format must be converted)",
+        )?;
+        let reference = HuggingFace::load(&tokenizer_path, &tokenizer_json)?;
         let config_path = files.dir.join("tokenizer_config.json");
         let config = files::read_object(&config_path, MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
         let model_config =
             files::read_object(&files.dir.join("config.json"), MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
         let family = match files.chat_renderer {
             ChatRenderer::Jinja => Family::Jinja,
-            ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &tokenizer),
+            ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &reference),
         };
         let rules = RenderingRules::of(files.engine_version);
         let chat = match family {
             Family::Jinja => ChatTemplates::load(files, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
+        let Chosen { encoder, choice } = choose(reference, &tokenizer_json, files.encoder)
+            .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path, why })?;
         Ok(ModelPrompt {
-            tokenizer,
+            encoder,
+            encoder_choice: choice,
             chat,
             chat_settings: chat::Settings {
                 rules,
@@ -131,7 +148,7 @@ impl ModelPrompt {
     ) -> Result<TokenIds, PromptError> {
         let truncation = Truncation::resolve(truncate, self.length)?;
         let special = add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
-        completion::encode(&self.tokenizer, text, special, truncation)
+        completion::encode(&*self.encoder, text, special, truncation)
     }
 
     /// A prompt that the client gave as token ids: used as it is, truncated where asked.
@@ -144,7 +161,7 @@ impl ModelPrompt {
         let truncation = Truncation::resolve(request.truncate, self.length)?;
         let text = self.render_chat(request)?;
         let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
-        encode_truncated(&self.tokenizer, &text, special, truncation).map(TokenIds::from)
+        encode_truncated(&*self.encoder, &text, special, truncation).map(TokenIds::from)
     }
 
     /// The text that a chat becomes before it is encoded.
@@ -158,6 +175,11 @@ impl ModelPrompt {
     pub fn render_template(&self, input: &TemplateInput<'_>) -> Result<String, PromptError> {
         let templates = self.chat.as_ref().map_err(Clone::clone)?;
         chat::render_template(&self.chat_settings, |has_tools| templates.choose(has_tools), input)
+    }
+
+    /// Which encoder makes the ids, and why faster ones do not.
+    pub fn encoder(&self) -> &EncoderChoice {
+        &self.encoder_choice
     }
 
     /// The content format that the model's template asks for; `None` where chats cannot be rendered.

@@ -1,11 +1,18 @@
 //! Text → token ids, as the engine's own tokenizer makes them.
 //!
-//! [`Encode`] is what the rest of the crate knows of an encoder, so that faster ones can stand beside
-//! [`HuggingFace`]. Truncation lives in `tokenizer/truncation.rs` and works with any of them.
+//! [`Encode`] is what the rest of the crate knows of an encoder. [`HuggingFace`] is the reference; faster ones stand
+//! beside it, and [`choose`] takes one of them for a model only after `tokenizer/self_check.rs` has compared its ids with
+//! the reference's. Truncation lives in `tokenizer/truncation.rs` and works with any of them.
 
+mod choice;
+mod fastokens;
 mod hugging_face;
+mod self_check;
+mod splintr;
 mod truncation;
 
+pub(crate) use choice::{Chosen, choose};
+pub use choice::{EncoderChoice, EncoderKind};
 pub(crate) use hugging_face::HuggingFace;
 pub(crate) use truncation::{ModelLength, Truncation, encode_truncated};
 

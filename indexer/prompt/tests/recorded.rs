@@ -1,53 +1,45 @@
 //! Our text and ids against recorded ones: golden data of the reference implementation, and requests served by real
 //! engines of three releases.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "support/captures.rs"]
 mod captures;
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/qwen3.rs"]
+mod qwen3;
 #[path = "support/requests.rs"]
 mod requests;
 
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::path::Path;
 
-use flate2::read::GzDecoder;
-use warmpath_prompt::{ModelFiles, ModelPrompt};
-
-/// The Qwen3 tokenizer of the workspace's fixtures, unpacked.
-static QWEN3: LazyLock<PathBuf> = LazyLock::new(|| {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tokenizers/qwen3");
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qwen3");
-    fs::create_dir_all(&dir).unwrap();
-    fs::write(dir.join("tokenizer.json"), unpack(&packed.join("tokenizer.json.gz"))).unwrap();
-    fs::copy(packed.join("tokenizer_config.json"), dir.join("tokenizer_config.json")).unwrap();
-    dir
-});
-
-fn unpack(path: &Path) -> String {
-    let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut text = String::new();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap();
-    text
-}
+use qwen3::{QWEN3, unpack};
+use warmpath_prompt::{EncoderChoice, EncoderKind, ModelFiles, ModelPrompt};
 
 fn fixture(name: &str) -> String {
     unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
 }
 
 #[test]
-fn golden_conversations_and_texts_are_equal() {
+fn golden_conversations_and_texts_are_equal_with_every_encoder() {
     let lines = fixture("golden/qwen3.jsonl.gz");
-    let model = ModelPrompt::load(&golden::at_golden_time(ModelFiles::in_dir(&*QWEN3), &lines)).unwrap();
-    let report = golden::compare(&model, &lines);
-    assert_eq!(report.faults, [""; 0]);
-    assert_eq!((report.chats, report.chats_equal), (67, 67));
-    assert_eq!((report.texts, report.texts_equal), (278, 278));
-    assert_eq!(report.refusals, 0);
+    for encoder in EncoderKind::ALL {
+        let files = ModelFiles { encoder: Some(encoder), ..ModelFiles::in_dir(&*QWEN3) };
+        let model = ModelPrompt::load(&golden::at_golden_time(files, &lines)).unwrap();
+        assert_eq!(model.encoder().kind, encoder);
+        let report = golden::compare(&model, &lines);
+        assert_eq!(report.faults, [""; 0], "{encoder:?}");
+        assert_eq!((report.chats, report.chats_equal), (67, 67), "{encoder:?}");
+        assert_eq!((report.texts, report.texts_equal), (278, 278), "{encoder:?}");
+        assert_eq!(report.refusals, 0, "{encoder:?}");
+    }
+}
+
+#[test]
+fn fastest_encoder_is_chosen() {
+    let model = ModelPrompt::load(&ModelFiles::in_dir(&*QWEN3)).unwrap();
+    assert_eq!(*model.encoder(), EncoderChoice { kind: EncoderKind::Fastokens, refused: vec![] });
 }
 
 /// Requests recorded from the release `recorded`, predicted with the rules of `assumed`. Returns those that differ.

@@ -6,8 +6,6 @@ use tokenizers::Tokenizer;
 
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::LoadError;
-use crate::limits::MAX_TOKENIZER_FILE_BYTES;
-use crate::model::files;
 
 /// A tokenizer.json, loaded. Holds 60 to 260 MB for the vocabularies in use; loading takes 0.3 to 1 s.
 pub(crate) struct HuggingFace {
@@ -17,13 +15,11 @@ pub(crate) struct HuggingFace {
 // === impl HuggingFace ===
 
 impl HuggingFace {
-    pub(crate) fn load(path: &Path) -> Result<Self, LoadError> {
-        let remedy =
-            "copy tokenizer.json of the model there (a vocabulary in another format must be converted)";
-        let json = files::read_bounded(path, MAX_TOKENIZER_FILE_BYTES, remedy)?;
+    /// `json` is the content of the tokenizer.json at `path`, which errors name.
+    pub(crate) fn load(path: &Path, json: &[u8]) -> Result<Self, LoadError> {
         // Parsed twice on failure only: the tokenizer's own error loses the position of a syntax fault.
-        let mut tokenizer = Tokenizer::from_bytes(&json).map_err(|error| {
-            match serde_json::from_slice::<serde::de::IgnoredAny>(&json) {
+        let mut tokenizer = Tokenizer::from_bytes(json).map_err(|error| {
+            match serde_json::from_slice::<serde::de::IgnoredAny>(json) {
                 Err(syntax) => LoadError::BrokenJson { path: path.to_owned(), why: syntax.to_string() },
                 Ok(_) => LoadError::UnusableTokenizer { path: path.to_owned(), why: error.to_string() },
             }
@@ -40,6 +36,13 @@ impl HuggingFace {
     /// Whether `token` is in the vocabulary, added tokens included.
     pub(crate) fn has_token(&self, token: &str) -> bool {
         self.tokenizer.token_to_id(token).is_some()
+    }
+
+    /// The texts of the added tokens, special ones and others, in the order of their ids.
+    pub(super) fn added_tokens(&self) -> Vec<String> {
+        let mut tokens: Vec<_> = self.tokenizer.get_added_tokens_decoder().into_iter().collect();
+        tokens.sort_by_key(|(id, _)| *id);
+        tokens.into_iter().map(|(_, token)| token.content).collect()
     }
 }
 
