@@ -78,6 +78,10 @@ fn provoke(reason: Reason) -> Provoke {
         Reason::UnknownModel => {
             load_only(Call::json(COMPLETIONS, &json!({ "model": "nobody-knows-it", "prompt": text(1, 100) })))
         }
+        Reason::BelowBlock => Answer(load_only_because("below_block"), Outcome::LoadOnly),
+        Reason::NoEvents => Answer(load_only_because("no_events"), Outcome::LoadOnly),
+        Reason::Busy => Answer(load_only_because("busy"), Outcome::LoadOnly),
+        Reason::Failed => Answer(load_only_because("failed"), Outcome::LoadOnly),
         Reason::Late => Answer(load_only_because("late"), Outcome::LoadOnly),
         Reason::Other => Answer(load_only_because("invented_tomorrow"), Outcome::LoadOnly),
     }
