@@ -1,16 +1,17 @@
 //! Hot path: one request → one ranking, with a reservation on its winner.
 //!
 //! ```text
-//! Question ─▶ tokens ─▶ hits ─▶ candidates ─▶ ranked ─▶ reserved ─▶ Decision
-//!             measure (pool)    └──────── pick (one lock) ───────┘
+//! Question ─▶ tokens ─▶ keys ─▶ hits ─▶ candidates ─▶ ranked ─▶ reserved, speculated ─▶ Decision
+//!             measure (pool)    └────────────── pick (one lock) ───────────────┘
 //! ```
 //!
 //! In: a checked [`Question`]. Out: a [`Decision`], always: where the prompt cannot be read in time or at all, endpoints
 //! are ranked by load only and the [`Reason`] is told. The driver of the read path; it owns no state but its counters.
 //!
 //! Measuring may take long and runs in a bounded pool beside the runtime. The pick takes microseconds and runs under
-//! the mutex of the books, so that a burst of equal requests sees each other's reservations. When the time for the
-//! answer comes and the measuring is not done, the pick is made without it.
+//! the mutex of the books, from the lookup to the blocks it speculates on, so that of a burst of equal requests each
+//! sees what those before it reserved and will bring into a cache. When the time for the answer comes and the measuring
+//! is not done, the pick is made without it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use warmpath_core::limits::CANDIDATES_MAX;
 use warmpath_core::rank::{Candidate, Demand, Policy, Ranked, rank};
 use warmpath_kv::index::StreamStats;
-use warmpath_kv::{Index, StreamId, Trust};
+use warmpath_kv::{Hits, Index, PromptKeys, Trust};
 
 mod candidates;
 mod measure;
@@ -44,11 +45,14 @@ use crate::ledger::{DecisionId, Forecast};
 use candidates::{Seat, gather, serving};
 use measure::{BYTES_PER_TOKEN, Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
-use pool::{Pool, PoolError};
+use pool::{Lane, Pool, PoolError};
 
 /// Prompts of up to this many token ids are looked up at once, without a hop to another thread: 32,768 tokens are 2,048
 /// blocks of 16, about 40 µs of hashing.
 const INLINE_TOKENS_MAX: usize = 32_768;
+/// Texts of more than this many bytes are tokenized in the long lane. The slowest kind of text, one endless word, takes
+/// some hundred milliseconds at this size; prose takes the 50 ms that an answer usually has.
+const QUICK_TEXT_BYTES_MAX: usize = 256 << 10;
 /// Costs within one block are equal; this is a block where none has been learnt.
 const TIE_TOKENS_DEFAULT: u32 = 16;
 
@@ -65,7 +69,6 @@ pub struct Decision {
     /// Tokens of it that the best holder has.
     pub reachable_tokens: u32,
     pub policy: &'static str,
-    winner: Option<StreamId>,
 }
 
 /// One endpoint (and rank) of a ranking, with what made its cost.
@@ -161,7 +164,7 @@ impl Decider {
         let snapshot = self.view.current();
         let model = self.measurer.models.resolve(&question.model);
         let policy = question.policy.unwrap_or_else(|| self.settings.policy.policy());
-        let (sequences, answer_by) = (question.sequences(), question.answer_by);
+        let sequences = question.sequences();
         let measured = match model {
             Some(model) => self.measure(&mut question, model).await,
             None => Err(Reason::UnknownModel),
@@ -173,9 +176,6 @@ impl Decider {
         let decision =
             self.pick(&Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences });
         self.metrics.rank.observe(picking.elapsed().as_secs_f64());
-        if let (Some(winner), None, Some(measured)) = (decision.winner, decision.load_only, basis.measured) {
-            self.speculate(winner, measured, answer_by).await;
-        }
         self.count(&decision);
         self.metrics.whole.observe(begun.elapsed().as_secs_f64());
         decision
@@ -203,12 +203,14 @@ impl Decider {
         }
         let inline = question.prompt.token_count().is_some_and(|tokens| tokens <= INLINE_TOKENS_MAX);
         let bytes = question.prompt.bytes();
+        let is_text = question.prompt.token_count().is_none();
+        let lane = if is_text && bytes > QUICK_TEXT_BYTES_MAX { Lane::Long } else { Lane::Quick };
         let job = Job::take(question, model);
         if inline {
             return self.measurer.measure(job);
         }
         let measurer = self.measurer.clone();
-        let measuring = self.pool.run(bytes, question.answer_by, move || measurer.measure(job));
+        let measuring = self.pool.run(lane, bytes, question.answer_by, move || measurer.measure(job));
         measuring.await.unwrap_or_else(|error| {
             Err(match error {
                 PoolError::Busy => Reason::Busy,
@@ -226,7 +228,7 @@ impl Decider {
             Err(reason) => (None, Some(reason)),
             Ok(measured) if known.is_none() => (Some(measured), Some(Reason::NoEvents)),
             // The last token is always computed, so a prompt of one block has no block to reuse.
-            Ok(measured) if block_tokens.is_some_and(|block| measured.prompt_tokens() <= block) => {
+            Ok(measured) if block_tokens.is_some_and(|block| measured.prompt_tokens <= block) => {
                 (Some(measured), Some(Reason::BelowBlock))
             }
             Ok(measured) => (Some(measured), None),
@@ -249,14 +251,21 @@ impl Decider {
         live
     }
 
-    /// Ranks and reserves in one step, under the mutex of the books.
+    /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
     fn pick(&self, round: &Round<'_>) -> Decision {
         let now = self.clock.now();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let id = self.ids.next();
-        let cached = |place| round.basis.cached_tokens(place);
+        let keys = round.basis.keys();
 
         let mut books = self.books.lock();
+        let mut hits = Hits::default();
+        if let Some(keys) = keys {
+            let begun = Instant::now();
+            self.index.read().hits(keys, &mut hits);
+            self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
+        }
+        let cached = |place| hits.tokens(place);
         let (seats, candidates) = gather(round.endpoints, cached, books.ledger(), now, self.settings.beat_ms);
         let ranking = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
         let best = best_of_each_endpoint(&ranking, &seats, &candidates);
@@ -273,13 +282,16 @@ impl Decider {
                 self.metrics.unreserved.inc();
                 tracing::debug!(%error, "a decision is not counted");
             }
+            if let Some(keys) = keys {
+                let expires_at = now.plus(self.settings.speculative_ms);
+                self.index.write().speculate(seat.place, keys, expires_at);
+            }
         }
         drop(books);
 
         let reachable_tokens = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
         Decision {
             id,
-            winner: best.first().map(|(seat, _, _)| seat.place),
             picks: best
                 .into_iter()
                 .map(|(seat, candidate, ranked)| Pick {
@@ -290,23 +302,9 @@ impl Decider {
                 })
                 .collect(),
             load_only: round.basis.load_only,
-            prompt_tokens: round.basis.measured.as_ref().map_or(0, Measured::prompt_tokens),
+            prompt_tokens: round.basis.measured.as_ref().map_or(0, |measured| measured.prompt_tokens),
             reachable_tokens,
             policy: round.policy.name(),
-        }
-    }
-
-    /// Counts the prompt's blocks as held by the winner, until its events tell so themselves.
-    async fn speculate(&self, winner: StreamId, measured: Measured, answer_by: Option<tokio::time::Instant>) {
-        let expires_at = self.clock.now().plus(self.settings.speculative_ms);
-        let index = self.index.clone();
-        let bytes = measured.tokens.len().saturating_mul(size_of::<u32>());
-        let note =
-            move || index.write().speculate(&[winner], measured.root, measured.tokens.as_slice(), expires_at);
-        if bytes <= INLINE_TOKENS_MAX * size_of::<u32>() {
-            note();
-        } else if let Err(error) = self.pool.run(bytes, answer_by, note).await {
-            tracing::debug!(%error, "blocks are not counted ahead of their events");
         }
     }
 
@@ -327,17 +325,15 @@ impl Decider {
 // === impl Basis ===
 
 impl Basis {
-    fn cached_tokens(&self, place: StreamId) -> u32 {
-        match (&self.measured, self.load_only) {
-            (Some(measured), None) => measured.cached_tokens(place),
-            _ => 0,
-        }
+    /// The keys to look up; None: hits do not count.
+    fn keys(&self) -> Option<&PromptKeys> {
+        self.measured.as_ref().filter(|_| self.load_only.is_none()).map(|measured| &measured.keys)
     }
 
     /// The request's size; estimated from its bytes where its tokens are not known.
     fn demand(&self, body_bytes: u64) -> Demand {
         let (prompt_tokens, further_tokens) = match &self.measured {
-            Some(measured) => (measured.prompt_tokens(), measured.further_tokens),
+            Some(measured) => (measured.prompt_tokens, measured.further_tokens),
             None => (u32::try_from(body_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX), 0),
         };
         Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }

@@ -17,7 +17,8 @@
 use hashbrown::HashMap;
 
 use crate::event::{Batch, Event, Medium, Removed};
-use crate::key::{BlockKey, KeyHasher, Namespace};
+use crate::key::KeyHasher;
+use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
 mod blocks;
@@ -83,12 +84,6 @@ impl Index {
             speculations: Speculations::default(),
             stats: IndexStats::default(),
         }
-    }
-
-    /// The key that a prompt's chain begins with.
-    #[must_use]
-    pub fn root(&self, namespace: &Namespace<'_>) -> BlockKey {
-        self.hasher.root(namespace)
     }
 
     /// Begins a stream of an engine that serves `model`. A stream that exists already is emptied.
@@ -194,34 +189,33 @@ impl Index {
         self.stats.removals.expired += dropped;
     }
 
-    /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
-    /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
-    pub fn hits(&self, root: BlockKey, tokens: &[u32], out: &mut Hits) {
-        hits::find(&self.hasher, &self.blocks, &self.streams, root, tokens, out);
+    /// How to make the keys of prompts now: with every block size that a stream has shown.
+    #[must_use]
+    pub fn key_plan(&self) -> KeyPlan {
+        let mut sizes: Vec<_> = self.streams.values().filter_map(|stream| stream.block_size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        KeyPlan { hasher: self.hasher.clone(), sizes }
     }
 
-    /// Counts the prompt's whole blocks as held by `streams` until `expires_at`, where they are not held already: an
-    /// endpoint that was just picked will have them soon. Streams whose block size is not known yet are left out.
-    pub fn speculate(&mut self, streams: &[StreamId], root: BlockKey, tokens: &[u32], expires_at: Millis) {
-        for &id in streams {
-            let Some(size) = self.streams.get(&id).and_then(|stream| stream.block_size) else { continue };
-            let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
-            let mut keys = Vec::new();
-            let mut parent = root;
-            for block in tokens.chunks_exact(usize::try_from(size.get()).unwrap_or(usize::MAX)) {
-                parent = self.hasher.block(parent, block, &[]);
-                if self.blocks.is_stored(parent, id) {
-                    continue;
-                }
-                if keys.len() >= room {
-                    self.stats.skipped.speculative_capacity += 1;
-                    break;
-                }
-                keys.push(parent);
-            }
-            self.stats.admissions.speculative +=
-                self.speculations.add(id, keys, expires_at, &mut self.blocks);
+    /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
+    /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
+    pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
+        hits::find(&self.blocks, &self.streams, keys, out);
+    }
+
+    /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
+    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
+    pub fn speculate(&mut self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
+        let Some(size) = self.streams.get(&stream).and_then(|stream| stream.block_size) else { return };
+        let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
+        let missing = || keys.of_size(size).iter().filter(|key| !self.blocks.is_stored(**key, stream));
+        let ahead: Vec<_> = missing().take(room).copied().collect();
+        if missing().nth(room).is_some() {
+            self.stats.skipped.speculative_capacity += 1;
         }
+        self.stats.admissions.speculative +=
+            self.speculations.add(stream, ahead, expires_at, &mut self.blocks);
     }
 
     /// Drops speculative blocks whose time is over.

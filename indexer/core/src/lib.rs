@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! frames ─▶ decode ─▶ Batch ─┐
-//!              sequence ─▶ Sequencer ─▶ Apply / Clear / AskReplay ─▶ Index ◀─ hits(tokens)
+//!              sequence ─▶ Sequencer ─▶ Apply / Clear / AskReplay ─▶ Index ◀─ hits(keys)
 //! ```
 //!
 //! In: raw event payloads, sequence numbers, connection changes, the time. Out: which batches to apply, what to ask
@@ -14,6 +14,7 @@ pub mod event;
 mod hex;
 pub mod index;
 pub mod key;
+pub mod prompt_keys;
 pub mod sequencer;
 mod sip;
 pub mod stream;
@@ -22,5 +23,6 @@ pub use decode::{DecodeError, decode_batch};
 pub use event::{Batch, EngineHash, Event};
 pub use index::{Hit, Hits, Index, IndexLimits};
 pub use key::{BlockKey, KeyHasher, Namespace};
+pub use prompt_keys::{KeyPlan, PromptKeys};
 pub use sequencer::{Action, Input, Sequencer, SequencerConfig};
 pub use stream::{DegradedBy, Millis, StaleBy, StreamId, Trust};

@@ -135,7 +135,7 @@ impl Replay {
             Line::Request { request, stream, tokens, hits, lora, salt } => {
                 let namespace = Namespace { model: "tiny", lora: lora.as_deref(), salt: salt.as_deref() };
                 let mut found = Hits::default();
-                self.index.hits(self.index.root(&namespace), &tokens, &mut found);
+                self.index.hits(&self.index.key_plan().keys(&namespace, &tokens), &mut found);
                 let predicted = found.tokens(StreamId(stream));
                 self.requests += 1;
                 if predicted != hits {

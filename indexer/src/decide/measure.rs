@@ -1,10 +1,10 @@
-//! Prompt → tokens → hits: the long part of a decision. Pure but for the reader's lock of the index.
+//! Prompt → tokens → block keys: the long part of a decision, done before any lock is taken.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::RwLock;
-use warmpath_kv::{BlockKey, Hit, Hits, Index, Namespace, StreamId};
+use warmpath_kv::{Index, Namespace, PromptKeys};
 use warmpath_prompt::TokenIds;
 
 use super::metrics::DecideMetrics;
@@ -23,17 +23,15 @@ pub(super) struct Measurer {
     pub(super) metrics: DecideMetrics,
 }
 
-/// What is known of a prompt and of who holds its beginning.
+/// What is known of a prompt.
 #[derive(Debug)]
 pub(super) struct Measured {
-    pub(super) tokens: TokenIds,
+    pub(super) prompt_tokens: u32,
     /// Tokens of the request's further prompts; estimated where they are text.
     pub(super) further_tokens: u64,
     /// The only prompt of its request. Of several, an engine reports a sum that no forecast can be held against.
     pub(super) single: bool,
-    pub(super) root: BlockKey,
-    /// Sorted by stream.
-    held: Vec<Hit>,
+    pub(super) keys: PromptKeys,
 }
 
 /// The part of a question that measuring consumes.
@@ -70,30 +68,11 @@ impl Measurer {
         self.metrics.tokenize.observe((tokenized - begun).as_secs_f64());
 
         let namespace = Namespace { model: &model.name, lora: None, salt: salt.as_deref() };
-        let mut hits = Hits::default();
-        let root = {
-            let index = self.index.read();
-            let root = index.root(&namespace);
-            index.hits(root, tokens.as_slice(), &mut hits);
-            root
-        };
-        let mut held = hits.as_slice().to_vec();
-        held.sort_unstable_by_key(|hit| hit.stream);
-        self.metrics.lookup.observe(tokenized.elapsed().as_secs_f64());
-        Ok(Measured { tokens, further_tokens, single, root, held })
-    }
-}
-
-// === impl Measured ===
-
-impl Measured {
-    pub(super) fn prompt_tokens(&self) -> u32 {
-        u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn cached_tokens(&self, place: StreamId) -> u32 {
-        let found = self.held.binary_search_by_key(&place, |hit| hit.stream).ok();
-        found.and_then(|position| self.held.get(position)).map_or(0, |hit| hit.tokens)
+        let plan = self.index.read().key_plan();
+        let keys = plan.keys(&namespace, tokens.as_slice());
+        self.metrics.keys.observe(tokenized.elapsed().as_secs_f64());
+        let prompt_tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        Ok(Measured { prompt_tokens, further_tokens, single, keys })
     }
 }
 

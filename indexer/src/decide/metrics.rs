@@ -65,6 +65,7 @@ pub struct DecideMetrics {
     pub stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     /// The same histograms, resolved once: the hot path touches no label map.
     pub tokenize: Histogram,
+    pub keys: Histogram,
     pub lookup: Histogram,
     pub rank: Histogram,
     pub whole: Histogram,
@@ -94,6 +95,7 @@ impl DecideMetrics {
         Self {
             decisions: Family::default(),
             tokenize: stage("tokenize"),
+            keys: stage("keys"),
             lookup: stage("lookup"),
             rank: stage("rank"),
             whole: stage("whole"),
@@ -130,7 +132,7 @@ impl DecideMetrics {
         );
         registry.register_with_unit(
             "decision_stage",
-            "Time that each stage of a decision took (tokenize, lookup, rank, whole)",
+            "Time that each stage of a decision took (tokenize, keys, lookup, rank, whole)",
             Unit::Seconds,
             self.stages.clone(),
         );

@@ -65,9 +65,9 @@ impl Bench {
 
     pub(crate) fn hit(&self, id: StreamId, prompt: &[u32]) -> u32 {
         let index = self.index.read();
-        let root = index.root(&Namespace { model: "m", lora: None, salt: None });
+        let keys = index.key_plan().keys(&Namespace { model: "m", lora: None, salt: None }, prompt);
         let mut hits = Hits::default();
-        index.hits(root, prompt, &mut hits);
+        index.hits(&keys, &mut hits);
         hits.tokens(id)
     }
 

@@ -1,6 +1,6 @@
 //! With events: who holds the prefix gets the request, and forecasts are held against facts.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use warmpath_proto::v1::{Outcome, ScoreRequest};
 
@@ -97,6 +97,31 @@ async fn blocks_of_a_picked_endpoint_count_before_their_events() {
     let again = client.score(tokens(0..100 * BLOCK + 1)).await.unwrap().into_inner();
     assert_eq!(again.candidates[0].endpoint, picked);
     assert_eq!(again.candidates[0].cached_tokens, 100 * BLOCK);
+    indexer.stop().await;
+}
+
+/// A burst of requests for a prefix that nobody holds. Their prompts are worked on at the same time, yet each is picked
+/// for with the blocks in mind that those before it will bring.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_burst_of_equal_prompts_one_at_each_endpoint_is_cold() {
+    /// Enough for the prompt to be worked on beside the runtime.
+    const BLOCKS: u32 = 2500;
+    let (indexer, mut first, mut second) = with_two_engines().await;
+    let mut client = indexer.client().await;
+    first.store(2_000_000..2_000_000 + BLOCK);
+    second.store(3_000_000..3_000_000 + BLOCK);
+    eventually("block sizes are learnt", async || blocks(&indexer).await == 2).await;
+    let burst = (0..16).map(|_| {
+        let mut client = client.clone();
+        tokio::spawn(async move { client.score(tokens(0..BLOCKS * BLOCK + 1)).await.unwrap().into_inner() })
+    });
+    let answers: Vec<_> = futures::future::join_all(burst).await.into_iter().map(Result::unwrap).collect();
+    let cold: Vec<_> = answers.iter().filter(|answer| answer.candidates[0].cached_tokens == 0).collect();
+    assert!((1..=2).contains(&cold.len()), "{} of {} are cold", cold.len(), answers.len());
+    let places: BTreeSet<_> = cold.iter().map(|answer| &answer.candidates[0].endpoint).collect();
+    assert_eq!(places.len(), cold.len(), "an endpoint was cold twice");
+    let ends = answers.iter().map(|answer| end(answer.decision_id, &answer.candidates[0].endpoint, None));
+    report(&mut client, ends.collect()).await;
     indexer.stop().await;
 }
 

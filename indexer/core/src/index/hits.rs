@@ -1,9 +1,9 @@
-//! Tokens → how many leading ones each stream holds. Walks the chain once per block size in use, from the root until
-//! nobody holds the next block; computes each key as it goes, so a cold prompt costs one hash and one probe.
+//! Block keys → how many leading tokens each stream holds. Walks the chain of each block size from the root until nobody
+//! holds the next block.
 
 use hashbrown::HashMap;
 
-use crate::key::{BlockKey, KeyHasher};
+use crate::prompt_keys::PromptKeys;
 use crate::stream::StreamId;
 
 use super::blocks::{BlockTable, Holder};
@@ -23,7 +23,6 @@ pub struct Hit {
 pub struct Hits {
     found: Vec<Hit>,
     walks: Vec<Walk>,
-    sizes: Vec<u32>,
 }
 
 /// A stream that has held every block so far.
@@ -58,33 +57,17 @@ impl Hits {
 }
 
 pub(super) fn find(
-    hasher: &KeyHasher,
     blocks: &BlockTable,
     streams: &HashMap<StreamId, StreamBlocks>,
-    root: BlockKey,
-    tokens: &[u32],
+    keys: &PromptKeys,
     out: &mut Hits,
 ) {
     out.found.clear();
-    out.sizes.clear();
-    for stream in streams.values().filter(|stream| stream.trust.is_scored()) {
-        if let Some(size) = stream.block_size.map(std::num::NonZeroU32::get)
-            && !out.sizes.contains(&size)
-        {
-            out.sizes.push(size);
-        }
-    }
-    // The last token is always computed, so a hit never reaches it.
-    let Some((_, usable)) = tokens.split_last() else { return };
-    for &size in &out.sizes {
-        let mut chain =
-            usable.chunks_exact(usize::try_from(size).unwrap_or(usize::MAX)).scan(root, |parent, block| {
-                *parent = hasher.block(*parent, block, &[]);
-                Some(*parent)
-            });
-        let Some(first) = chain.next() else { continue };
+    for (size, chain) in keys.reusable() {
+        let size = size.get();
+        let Some((first, chain)) = chain.split_first() else { continue };
         out.walks.clear();
-        for holder in blocks.holders(first) {
+        for holder in blocks.holders(*first) {
             if let Some(mut walk) = Walk::begin(holder, streams, size)
                 && walk.step(holder)
             {
@@ -97,7 +80,7 @@ pub(super) fn find(
                 break;
             }
             // Both are sorted by stream.
-            let mut holders = blocks.holders(key);
+            let mut holders = blocks.holders(*key);
             out.walks.retain_mut(|walk| {
                 while let [first, rest @ ..] = holders
                     && first.stream < walk.stream

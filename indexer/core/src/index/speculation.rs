@@ -126,7 +126,7 @@ mod tests {
 
     fn hit(index: &Index) -> u32 {
         let mut hits = Hits::default();
-        index.hits(index.root(&NAMESPACE), &PROMPT, &mut hits);
+        index.hits(&index.key_plan().keys(&NAMESPACE, &PROMPT), &mut hits);
         hits.tokens(STREAM)
     }
 
@@ -135,15 +135,15 @@ mod tests {
         let mut index = index();
         apply(&mut index, &stored());
         apply(&mut index, &removed());
-        let root = index.root(&NAMESPACE);
-        index.speculate(&[STREAM], root, &PROMPT, Millis(15_000));
-        index.speculate(&[STREAM], root, &PROMPT, Millis(16_000));
+        let keys = index.key_plan().keys(&NAMESPACE, &PROMPT);
+        index.speculate(STREAM, &keys, Millis(15_000));
+        index.speculate(STREAM, &keys, Millis(16_000));
         assert_eq!(hit(&index), 8, "speculated on");
         apply(&mut index, &stored());
         assert_eq!(hit(&index), 8, "stored");
         apply(&mut index, &removed());
         assert_eq!(hit(&index), 0, "evicted");
-        index.speculate(&[STREAM], root, &PROMPT, Millis(30_000));
+        index.speculate(STREAM, &keys, Millis(30_000));
         index.expire(Millis(20_000));
         assert_eq!(hit(&index), 8, "a new speculation outlives the old ones");
         assert_eq!(index.stats().removals.expired, 0);
@@ -156,8 +156,8 @@ mod tests {
         let mut index = index();
         apply(&mut index, &stored());
         apply(&mut index, &removed());
-        let root = index.root(&NAMESPACE);
-        index.speculate(&[STREAM], root, &PROMPT, Millis(15_000));
+        let keys = index.key_plan().keys(&NAMESPACE, &PROMPT);
+        index.speculate(STREAM, &keys, Millis(15_000));
         index.expire(Millis(14_999));
         assert_eq!(hit(&index), 8);
         index.expire(Millis(15_000));

@@ -1,5 +1,7 @@
 use crate::event::{EngineHash, Group, GroupKind, RawExtra, Stored};
 
+use crate::key::Namespace;
+
 use super::*;
 
 mod cases;
@@ -55,7 +57,7 @@ pub(super) fn remove(index: &mut Index, stream: StreamId, hashes: &[u64]) {
 /// Tokens that the stream holds of the prompt, in the namespace.
 pub(super) fn hit_in(index: &Index, namespace: &Namespace<'_>, stream: StreamId, prompt: &[u32]) -> u32 {
     let mut hits = Hits::default();
-    index.hits(index.root(namespace), prompt, &mut hits);
+    index.hits(&index.key_plan().keys(namespace, prompt), &mut hits);
     hits.tokens(stream)
 }
 

@@ -418,8 +418,8 @@ mod speculation {
     #[test]
     fn speculative_blocks_count_until_their_time_is_over() {
         let mut index = warm();
-        let root = index.root(&BASE);
-        index.speculate(&[A], root, &PROMPT, Millis(100));
+        let keys = index.key_plan().keys(&BASE, &PROMPT);
+        index.speculate(A, &keys, Millis(100));
         assert_eq!((hit(&index, A, &PROMPT), hit(&index, B, &PROMPT)), (8, 0));
         index.expire(Millis(99));
         assert_eq!(hit(&index, A, &PROMPT), 8);
@@ -435,9 +435,9 @@ mod speculation {
     #[test]
     fn what_was_stored_meanwhile_stays() {
         let mut index = warm();
-        let root = index.root(&BASE);
-        index.speculate(&[A], root, &PROMPT, Millis(100));
-        index.speculate(&[A], root, &PROMPT, Millis(200));
+        let keys = index.key_plan().keys(&BASE, &PROMPT);
+        index.speculate(A, &keys, Millis(100));
+        index.speculate(A, &keys, Millis(200));
         store(&mut index, A, stored(None, &[10, 11], &PROMPT[..4]));
         index.expire(Millis(100));
         assert_eq!(hit(&index, A, &PROMPT), 8, "the second speculation");
@@ -448,8 +448,9 @@ mod speculation {
     #[test]
     fn a_cleared_stream_loses_its_speculations() {
         let mut index = warm();
-        let root = index.root(&BASE);
-        index.speculate(&[A, B], root, &PROMPT, Millis(100));
+        let keys = index.key_plan().keys(&BASE, &PROMPT);
+        index.speculate(A, &keys, Millis(100));
+        index.speculate(B, &keys, Millis(100));
         index.clear(A, ClearCause::Restarted);
         store(&mut index, A, stored(None, &[1], &[77, 77]));
         assert_eq!((hit(&index, A, &PROMPT), hit(&index, B, &PROMPT)), (0, 8));
@@ -463,8 +464,8 @@ mod speculation {
         let limits = IndexLimits { speculative_max: 3, ..IndexLimits::default() };
         let mut index = limited(limits);
         store(&mut index, A, stored(None, &[1], &[77, 77]));
-        let root = index.root(&BASE);
-        index.speculate(&[A], root, &PROMPT, Millis(100));
+        let keys = index.key_plan().keys(&BASE, &PROMPT);
+        index.speculate(A, &keys, Millis(100));
         assert_eq!(hit(&index, A, &PROMPT), 6);
         assert_eq!(index.stats().skipped.speculative_capacity, 1);
     }
@@ -472,8 +473,9 @@ mod speculation {
     #[test]
     fn without_a_known_block_size_nothing_is_speculated() {
         let mut index = index();
-        let root = index.root(&BASE);
-        index.speculate(&[A, StreamId(99)], root, &PROMPT, Millis(100));
+        let keys = index.key_plan().keys(&BASE, &PROMPT);
+        index.speculate(A, &keys, Millis(100));
+        index.speculate(StreamId(99), &keys, Millis(100));
         assert_eq!(index.stats().speculative_blocks, 0);
     }
 }

@@ -134,8 +134,8 @@ fn run(steps: &[Step]) {
                         model.speculations.push((expires_at, *stream, prefix, false));
                     }
                 }
-                let root = index.root(&BASE);
-                index.speculate(&[StreamId(*stream)], root, prompt, Millis(expires_at));
+                let keys = index.key_plan().keys(&BASE, prompt);
+                index.speculate(StreamId(*stream), &keys, Millis(expires_at));
             }
             Step::Wait(ms) => {
                 model.now += ms;
