@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thiserror::Error;
-use warmpath_prompt::{LoadError, ModelFiles, ModelPrompt, ParseVersionError};
+use warmpath_prompt::{EncoderChoice, EncoderKind, LoadError, ModelFiles, ModelPrompt, ParseVersionError};
 
 use crate::config::{ContentFormat, ModelConfig};
 use crate::fleet::ModelIndex;
@@ -101,7 +101,25 @@ fn renderer(index: usize, config: &ModelConfig) -> Result<Option<Arc<ModelPrompt
         ..ModelFiles::in_dir(dir)
     };
     let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
+    log_encoder(&config.name, renderer.encoder());
     Ok(Some(Arc::new(renderer)))
+}
+
+fn log_encoder(model: &str, choice: &EncoderChoice) {
+    for (encoder, why) in &choice.refused {
+        tracing::info!(model, encoder = encoder.name(), why, "an encoder does not suit the model");
+    }
+    let encoder = choice.kind.name();
+    match choice.kind {
+        EncoderKind::Reference => {
+            tracing::warn!(
+                model,
+                encoder,
+                "model loaded, with the slow encoder only: long prompts will be late"
+            );
+        }
+        EncoderKind::Fastokens | EncoderKind::Splintr => tracing::info!(model, encoder, "model loaded"),
+    }
 }
 
 fn lines(errors: &[ModelError]) -> String {
