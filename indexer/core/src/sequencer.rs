@@ -287,7 +287,7 @@ impl<B: Weight> Sequencer<B> {
             self.apply(seq, batch, Origin::Published, actions);
         } else {
             self.stats.gaps += 1;
-            self.stats.missing_batches += seq - next;
+            self.stats.missing_batches = self.stats.missing_batches.saturating_add(seq - next);
             if self.config.has_replay {
                 self.wait(seq, batch, Origin::Published);
                 self.ask(next, 1, now, actions);

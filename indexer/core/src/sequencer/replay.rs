@@ -25,7 +25,7 @@ impl<B: Weight> Sequencer<B> {
                 *has_progressed |= seq == next || is_first && seq > next;
                 if is_first && seq > next {
                     // The engine keeps nothing older, so what is missing is gone.
-                    self.stats.lost_batches += seq - next;
+                    self.stats.lost_batches = self.stats.lost_batches.saturating_add(seq - next);
                     self.lose(DegradedBy::BufferTooShort, seq, actions);
                     self.apply(seq, batch, Origin::Replayed, actions);
                     return;
@@ -94,7 +94,8 @@ impl<B: Weight> Sequencer<B> {
         // Go on from the newest batches that follow each other. Whatever came before them is incomplete.
         let since = self.waiting.keep_last_run();
         if let (Some(next), Some(since)) = (self.next, since) {
-            self.stats.lost_batches += since.saturating_sub(next);
+            let lost = since.saturating_sub(next);
+            self.stats.lost_batches = self.stats.lost_batches.saturating_add(lost);
         }
         self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
         self.next = since;

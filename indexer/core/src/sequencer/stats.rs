@@ -1,4 +1,5 @@
-//! Counters of one sequencer.
+//! Counters of one sequencer. Numbers of batches are taken from what a publisher says, so they stop at the largest value
+//! rather than overflow.
 
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -380,3 +380,25 @@ fn what_finds_no_room_to_wait_is_asked_for_afterwards() {
     }
     assert_eq!(bench.sequencer.stats().waiting_dropped, 2);
 }
+
+/// Numbers come from outside: neither their distance nor the sum of such distances may overflow.
+#[test]
+fn absurd_numbers_are_counted_without_overflow() {
+    for has_replay in [true, false] {
+        let mut bench = Bench::live(has_replay);
+        for _ in 0..4 {
+            bench.published(u64::MAX - 1);
+            bench.published(u64::MAX);
+            bench.replayed(u64::MAX);
+            bench.input(Input::ReplayEnded);
+            for _ in 0..8 {
+                bench.after(10_000);
+            }
+            bench.published(0);
+            bench.input(Input::ReplayEnded);
+        }
+        let stats = bench.sequencer.stats();
+        let lost = if has_replay { stats.lost_batches } else { stats.missing_batches };
+        assert_eq!(lost, u64::MAX, "replay: {has_replay}, {stats:?}");
+    }
+}
