@@ -27,6 +27,9 @@ const FAMILIES: [(&str, Field); 4] = [
     ("vllm:gpu_cache_usage_perc", |figures| &mut figures.kv_usage),
 ];
 
+/// Largest figure taken: far above the sequences or blocks of any engine, far below what sums could overflow with.
+const FIGURE_MAX: f64 = 1e9;
+
 /// A family whose value is always 1; what it tells is in its labels.
 const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
@@ -38,13 +41,13 @@ pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
         let Some((field, rank, value)) = read_line(line) else { continue };
         if let Some(of_rank) = figures.get_mut(rank) {
             let slot = field(of_rank);
-            *slot = Some(slot.unwrap_or(0.0) + value);
+            *slot = Some((slot.unwrap_or(0.0) + value).min(FIGURE_MAX));
         }
     }
     figures
 }
 
-/// `name{label="value",…} number`, where the name is one of ours and the number is finite and not negative.
+/// `name{label="value",…} number`, where the name is one of ours and the number can be a figure of an engine.
 fn read_line(line: &str) -> Option<(Field, usize, f64)> {
     if let Some(rest) = line.strip_prefix(CACHE_CONFIG) {
         let (labels, _) = rest.strip_prefix('{')?.rsplit_once('}')?;
@@ -63,7 +66,7 @@ fn read_line(line: &str) -> Option<(Field, usize, f64)> {
 }
 
 fn sane(value: f64) -> Option<f64> {
-    (value.is_finite() && value >= 0.0).then_some(value)
+    (0.0..=FIGURE_MAX).contains(&value).then_some(value)
 }
 
 /// None: a rank that is no number.
@@ -103,6 +106,15 @@ python_gc_objects_collected_total{generation="0"} 9382.0
         let second =
             EngineFigures { running: Some(4.0), waiting: Some(2.0), kv_usage: None, kv_blocks: Some(4096.0) };
         assert_eq!(figures, [first, second]);
+    }
+
+    #[test]
+    fn figures_that_no_engine_can_have_are_not_taken() {
+        for absurd in ["1e300", "18446744073709551615", "inf", "-1", "-inf", "NaN"] {
+            assert_eq!(parse(&format!("vllm:num_requests_running {absurd}"), 1), [EngineFigures::default()]);
+        }
+        let many = "vllm:num_requests_running 1e9\n".repeat(3);
+        assert_eq!(parse(&many, 1)[0].running, Some(FIGURE_MAX));
     }
 
     #[test]
