@@ -49,9 +49,14 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// Alive is who answers.
-async fn livez() -> &'static str {
-    "ok\n"
+/// Alive is who answers, and still reads events: a restart is the only cure for an event thread that has ended.
+async fn livez(State(admin): State<Admin>) -> Response {
+    if admin.state.ingest.is_alive() {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the event thread has ended; restart this program\n")
+            .into_response()
+    }
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {

@@ -155,7 +155,55 @@ impl Driver {
     }
 }
 
+/// A thread that panics leaves no stream behind that is still believed.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.distrust_all();
+        }
+    }
+}
+
 /// Which context a stream's sockets belong to. Ids are allotted in order, so that contexts fill up.
 fn context_of(id: StreamId) -> u32 {
     id.0 / STREAMS_PER_CONTEXT
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use warmpath_kv::{IndexLimits, KeyHasher};
+
+    use super::super::{StreamSpec, wake};
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_leaves_nothing_to_be_believed() {
+        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
+        let (sender, commands) = mpsc::channel();
+        let (_waker, wakeup) = wake::pair().unwrap();
+        let config = IngestConfig::default();
+        let mut driver = Driver::new(config, index.clone(), Clock::start(), Arc::default(), commands, wakeup);
+        let id = StreamId(1);
+        index.write().add_stream(id, "m");
+        let spec = StreamSpec {
+            id,
+            endpoint: "127.0.0.1:1".to_owned(),
+            rank: 0,
+            events: "tcp://127.0.0.1:1".to_owned(),
+            replay: None,
+            model: "m".to_owned(),
+        };
+        sender.send(Command::Add(spec)).unwrap();
+        assert_eq!(driver.take_commands(), Flow::Continue);
+        index.write().set_trust(id, Trust::Live);
+        let thread = std::thread::spawn(move || {
+            let _driver = driver;
+            panic!("on purpose");
+        });
+        assert!(thread.join().is_err());
+        let trust = index.read().stream_stats(id).map(|stream| stream.trust);
+        assert_eq!(trust, Some(Trust::Stale(StaleBy::Disconnected)));
+    }
 }
