@@ -165,13 +165,14 @@ impl Decider {
         let model = self.measurer.models.resolve(&question.model);
         let policy = question.policy.unwrap_or_else(|| self.settings.policy.policy());
         let sequences = question.sequences();
+        let estimated_bytes = question.estimated_bytes();
         let measured = match model {
             Some(model) => self.measure(&mut question, model).await,
             None => Err(Reason::UnknownModel),
         };
         let endpoints = serving(&snapshot, model);
         let basis = self.basis(&endpoints, measured);
-        let demand = basis.demand(question.body_bytes);
+        let demand = basis.demand(estimated_bytes);
         let picking = Instant::now();
         let decision =
             self.pick(&Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences });
@@ -331,10 +332,10 @@ impl Basis {
     }
 
     /// The request's size; estimated from its bytes where its tokens are not known.
-    fn demand(&self, body_bytes: u64) -> Demand {
+    fn demand(&self, estimated_bytes: u64) -> Demand {
         let (prompt_tokens, further_tokens) = match &self.measured {
             Some(measured) => (measured.prompt_tokens, measured.further_tokens),
-            None => (u32::try_from(body_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX), 0),
+            None => (u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX), 0),
         };
         Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }
     }

@@ -59,6 +59,15 @@ impl Question {
     pub fn sequences(&self) -> u32 {
         u32::try_from(self.prompt.count()).unwrap_or(u32::MAX).saturating_mul(self.sequences_per_prompt)
     }
+
+    /// What to estimate its size by, in bytes: the prompt, where there is one, as bodies hold much that is none; a picture
+    /// of megabytes is some hundred tokens.
+    pub fn estimated_bytes(&self) -> u64 {
+        match &self.prompt {
+            Prompt::Absent(_) => self.body_bytes,
+            prompt => u64::try_from(prompt.bytes()).unwrap_or(u64::MAX).min(self.body_bytes),
+        }
+    }
 }
 
 // === impl Prompt ===

@@ -100,3 +100,22 @@ fn reasons_have_distinct_names_that_the_filter_knows() {
     assert_eq!(names.len(), reasons.len());
     assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
 }
+
+#[test]
+fn a_request_is_estimated_by_its_prompt_and_by_its_body_only_without_one() {
+    let question = |prompt| Question {
+        model: String::new(),
+        prompt,
+        cache_salt: None,
+        add_special_tokens: None,
+        truncate_prompt_tokens: None,
+        body_bytes: 10_000_000,
+        sequences_per_prompt: 1,
+        policy: None,
+        answer_by: None,
+    };
+    let picture = Chat { messages: vec![b' '; 400], has_media: true, ..Chat::default() };
+    assert_eq!(question(Prompt::Chat(Box::new(picture))).estimated_bytes(), 400);
+    assert_eq!(question(Prompt::Tokens(vec![vec![1; 10], vec![2; 5]])).estimated_bytes(), 60);
+    assert_eq!(question(Prompt::Absent(Reason::UnknownModel)).estimated_bytes(), 10_000_000);
+}
