@@ -233,9 +233,12 @@ impl Books {
         own.flat_map(|(id, entry)| {
             let reserved =
                 placed(&entry.reservation, fleet).map(|placed| Change { id, what: What::Reserved(placed) });
-            let started = (entry.phase == Phase::Running && reserved.is_some())
-                .then_some(Change { id, what: What::Started });
-            reserved.into_iter().chain(started)
+            let further = match entry.phase {
+                Phase::Running => Some(What::Started),
+                _ => entry.is_confirmed.then_some(What::Renewed),
+            };
+            let further = further.filter(|_| reserved.is_some()).map(|what| Change { id, what });
+            reserved.into_iter().chain(further)
         })
         .collect()
     }

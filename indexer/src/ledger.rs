@@ -14,6 +14,10 @@
 //! A `Queued` reservation counts its tokens and sequences, a `Running` one its sequences; one that is `Over` is not in
 //! the ledger. [`transition`] is the only place that says so.
 //!
+//! A reservation is taken before its decision is sent, and nobody says if that never arrives: a client that goes away
+//! meanwhile, or a gateway that waited too long, leaves it behind. So the first lease is short, and the full one begins with
+//! the first event.
+//!
 //! What a reservation adds to its place is what the same reservation takes away, and a place that is gone takes its
 //! reservations with it. So no count can go below zero or stay behind; [`Ledger::check`] recounts.
 
@@ -21,6 +25,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use thiserror::Error;
+use warmpath_core::limits::UNCONFIRMED_LEASE_MS;
 use warmpath_kv::{Millis, StreamId};
 
 #[cfg(test)]
@@ -41,7 +46,7 @@ pub struct Reservation {
     pub queued_tokens: u64,
     /// A: sequences it makes there.
     pub sequences: u32,
-    /// How long it counts without a sign of life.
+    /// How long it counts without a sign of life, from the first one on.
     pub lease_ms: u64,
 }
 
@@ -94,6 +99,8 @@ pub struct Entry {
     pub phase: Phase,
     /// Kept by the indexer that decided.
     pub forecast: Option<Forecast>,
+    /// Something has been told of it, so its decision has arrived.
+    pub is_confirmed: bool,
     expires_at: Millis,
 }
 
@@ -170,8 +177,8 @@ impl Ledger {
         if self.entries.len() >= self.capacity {
             return Err(ReserveError::Full(self.capacity));
         }
-        let expires_at = now.plus(reservation.lease_ms);
-        let entry = Entry { reservation, phase: Phase::Queued, forecast, expires_at };
+        let expires_at = now.plus(reservation.lease_ms.min(UNCONFIRMED_LEASE_MS));
+        let entry = Entry { reservation, phase: Phase::Queued, forecast, is_confirmed: false, expires_at };
         add(&mut self.loads, &entry);
         self.entries.insert(id, entry);
         self.deadlines.push(Reverse((expires_at, id)));
@@ -188,6 +195,7 @@ impl Ledger {
             entry.reservation.place = place;
         }
         entry.phase = transition(entry.phase, event);
+        entry.is_confirmed = true;
         if entry.phase == Phase::Over {
             return self.entries.remove(&id);
         }

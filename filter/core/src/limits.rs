@@ -49,8 +49,9 @@ pub const TICK_MS_MIN: u64 = 5;
 pub const REPORT_INTERVAL_MS_DEFAULT: u64 = 50;
 /// Shortest configurable pause between reports.
 pub const REPORT_INTERVAL_MS_MIN: u64 = 10;
-/// Longest configurable pause between reports: loads that old mislead.
-pub const REPORT_INTERVAL_MS_MAX: u64 = 5_000;
+/// Longest configurable pause between reports: loads that old mislead, and the indexer soon gives up a decision of which
+/// it hears nothing.
+pub const REPORT_INTERVAL_MS_MAX: u64 = 1_000;
 /// Events in one report: as in the contract.
 pub const REPORT_EVENTS_MAX: usize = 4096;
 /// Events waiting to be reported; older ones are dropped. About 3 MiB, or seconds of any load while an indexer is away.
@@ -58,6 +59,12 @@ pub const REPORT_QUEUE_MAX: usize = 16_384;
 /// Wait for a report's answer. Nothing waits for it but the next report.
 pub const REPORT_TIMEOUT_MS: u64 = 250;
 
+/// A decision is confirmed after this long, unless something else was told of it before. The indexer waits for that
+/// only [`UNCONFIRMED_LEASE_MS`], as it cannot know whether its answer arrived.
+pub const CONFIRM_AFTER_MS: u64 = 1_000;
+/// How long a decision counts of which the indexer has heard nothing yet: a confirmation, which may be two report
+/// intervals late and need a second attempt, arrives in half of it.
+pub const UNCONFIRMED_LEASE_MS: u64 = 5_000;
 /// A request that said nothing for this long renews its lease: a third of the indexer's 30 s.
 pub const LEASE_RENEWAL_MS: u64 = 10_000;
 

@@ -195,3 +195,19 @@ proptest! {
         prop_assert!(ledger.is_empty() && ledger.loads.is_empty());
     }
 }
+
+#[test]
+fn a_decision_that_nobody_confirms_counts_for_a_short_time_only() {
+    let mut ledger = Ledger::new(10);
+    let long = Reservation { lease_ms: 30_000, ..reservation(1, 10, 1) };
+    for id in [1, 2] {
+        ledger.reserve(DecisionId(id), long, None, Millis(0)).unwrap();
+    }
+    ledger.apply(DecisionId(2), Event::Renewed, Millis(1_000));
+    assert_eq!(ledger.expire(Millis(UNCONFIRMED_LEASE_MS - 1)), 0);
+    assert_eq!(ledger.expire(Millis(UNCONFIRMED_LEASE_MS)), 1);
+    assert!(ledger.get(DecisionId(2)).is_some(), "confirmed: the full lease from then on");
+    assert_eq!(ledger.expire(Millis(30_999)), 0);
+    assert_eq!(ledger.expire(Millis(31_000)), 1);
+    assert!(ledger.is_empty() && ledger.check());
+}

@@ -1,7 +1,7 @@
 //! What was decided for a request, and the books kept about it until it ends.
 
 use crate::headers::{self, is_endpoint};
-use crate::limits::{CANDIDATES_MAX, LEASE_RENEWAL_MS};
+use crate::limits::{CANDIDATES_MAX, CONFIRM_AFTER_MS, LEASE_RENEWAL_MS};
 use crate::outcome::{Outcome, Reason};
 use crate::report::{End, EndCause, Event, What};
 use crate::ring::{Place, Ring};
@@ -25,8 +25,8 @@ pub(super) struct Fate {
     prompt_tokens: u32,
     /// The endpoint on which the ring counts this request.
     counted_on: Option<String>,
-    /// When the indexer last heard of it.
-    told_us: u64,
+    /// When the indexer last heard of it; none: not yet.
+    told_us: Option<u64>,
 }
 
 impl Fate {
@@ -39,7 +39,7 @@ impl Fate {
             candidates: vec![],
             prompt_tokens: 0,
             counted_on: None,
-            told_us: since_us,
+            told_us: None,
         }
     }
 
@@ -87,9 +87,13 @@ impl Fate {
         self.decision_id != 0
     }
 
-    /// When its lease must be renewed.
+    /// When its decision must be confirmed, or its lease renewed.
     pub(super) fn due_us(&self) -> Option<u64> {
-        self.is_decided().then_some(self.told_us + LEASE_RENEWAL_MS * 1000)
+        let due_us = match self.told_us {
+            None => self.since_us + CONFIRM_AFTER_MS * 1000,
+            Some(told_us) => told_us + LEASE_RENEWAL_MS * 1000,
+        };
+        self.is_decided().then_some(due_us)
     }
 
     pub(super) fn renew(&mut self, worker: &mut Worker, now_us: u64) {
@@ -102,7 +106,7 @@ impl Fate {
         if self.is_accounted() {
             let elapsed_us = now_us.saturating_sub(self.since_us);
             worker.reports.push(Event { decision_id: self.decision_id, elapsed_us, what });
-            self.told_us = now_us;
+            self.told_us = Some(now_us);
         }
     }
 

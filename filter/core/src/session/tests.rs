@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::limits::LEASE_RENEWAL_MS;
+use crate::limits::{CONFIRM_AFTER_MS, LEASE_RENEWAL_MS};
 use crate::report::{End, EndCause, Event, What};
 use crate::ring::{EndpointSet, Place};
 use crate::usage::Usage;
@@ -386,17 +386,21 @@ fn a_decision_that_comes_too_late_is_released_at_once() {
 }
 
 #[test]
-fn a_lease_is_renewed_while_nothing_else_is_reported() {
-    let lease_us = LEASE_RENEWAL_MS * 1000;
+fn a_decision_is_confirmed_soon_and_its_lease_renewed_while_nothing_else_is_reported() {
+    let (confirm_us, lease_us) = (CONFIRM_AFTER_MS * 1000, LEASE_RENEWAL_MS * 1000);
     for state in [StateName::Routed, StateName::Answering] {
         let mut worker = worker();
         let mut session = session_in(state, &mut worker);
-        assert_eq!(session.due_us(&worker), Some(START_US + lease_us));
-        session.step(Input::Tick, &mut worker, START_US + lease_us - 1);
-        assert!(worker.reports.is_empty());
-        session.step(Input::Tick, &mut worker, START_US + lease_us);
-        assert!(matches!(events(&mut worker).as_slice(), [Event { decision_id: 1, what: What::Alive, .. }]));
-        assert_eq!(session.due_us(&worker), Some(START_US + 2 * lease_us));
+        let mut due_us = START_US;
+        for pause_us in [confirm_us, lease_us, lease_us] {
+            due_us += pause_us;
+            assert_eq!(session.due_us(&worker), Some(due_us));
+            session.step(Input::Tick, &mut worker, due_us - 1);
+            assert!(worker.reports.is_empty());
+            session.step(Input::Tick, &mut worker, due_us);
+            let told = events(&mut worker);
+            assert!(matches!(told.as_slice(), [Event { decision_id: 1, what: What::Alive, .. }]));
+        }
     }
     // Without a decision there is no lease.
     let mut worker = worker();
