@@ -74,7 +74,7 @@ fn check_refused(slip: Slip, why: &str) {
 
 #[test]
 fn encoder_that_is_wrong_in_one_id_is_refused() {
-    check_refused(Slip::Id("lazy dog"), "text 5 (Add): token 35: ours");
+    check_refused(Slip::Id("lazy dog"), "text 10 (Add): token 35: ours");
     check_refused(Slip::Id("\u{11ab}"), "token");
     check_refused(Slip::Id("<tool>"), "token");
     check_refused(Slip::Missing("İstanbul"), "(Add): token");
