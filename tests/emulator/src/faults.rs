@@ -215,12 +215,12 @@ impl Faults {
 
 impl EventFaults {
     fn apply(&mut self, order: &EventOrder) {
-        self.drop += order.drop;
-        self.lose += order.lose;
-        self.duplicate += order.duplicate;
-        self.reorder += order.reorder;
+        self.drop = self.drop.saturating_add(order.drop);
+        self.lose = self.lose.saturating_add(order.lose);
+        self.duplicate = self.duplicate.saturating_add(order.duplicate);
+        self.reorder = self.reorder.saturating_add(order.reorder);
         if let Some(delay) = order.delay {
-            self.delay += delay.batches;
+            self.delay = self.delay.saturating_add(delay.batches);
             self.delay_ms = delay.ms;
         }
         if let Some(silent) = order.silent {

@@ -74,3 +74,10 @@ fn a_bad_order_changes_nothing_and_names_its_field() {
     }
     assert!(serde_json::from_str::<FaultOrder>(r#"{"evnts": {}}"#).is_err(), "unknown fields are refused");
 }
+
+#[test]
+fn counts_add_up_to_the_largest_at_most() {
+    let mut faults = with(r#"{"events": {"drop": 4294967295, "delay": {"batches": 4294967295, "ms": 5}}}"#);
+    faults.apply(&order(r#"{"events": {"drop": 1, "delay": {"batches": 1, "ms": 5}}}"#)).unwrap();
+    assert_eq!(faults.batch_fate(0), BatchFate::Drop);
+}
