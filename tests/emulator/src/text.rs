@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use minijinja::Environment;
 use minijinja::syntax::SyntaxConfig;
 use tokenizers::Tokenizer;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Words that generated text is made of; each must be one token that survives decoding and encoding.
 const WORDS_MAX: usize = 256;
@@ -107,7 +108,7 @@ impl Text {
 
     /// Token ids of a text.
     pub(crate) fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, PromptError> {
-        let encoding = self.tokenizer.encode_fast(text, add_special_tokens);
+        let encoding = beside_the_runtime(|| self.tokenizer.encode_fast(text, add_special_tokens));
         Ok(encoding.map_err(|error| PromptError::Encode(error.to_string()))?.get_ids().to_vec())
     }
 
@@ -224,6 +225,14 @@ impl serde_json::ser::Formatter for PythonFormatter {
     }
 }
 
+/// Runs what may take seconds, as a text of megabytes does, without keeping the runtime's other tasks waiting: engines
+/// have threads for that.
+fn beside_the_runtime<T>(work: impl FnOnce() -> T) -> T {
+    let has_threads =
+        Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if has_threads { tokio::task::block_in_place(work) } else { work() }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -257,5 +266,17 @@ mod tests {
         let error =
             environment.get_template(TEMPLATE).unwrap().render(minijinja::Value::from(())).unwrap_err();
         assert!(error.to_string().contains("no system role"), "{error}");
+    }
+
+    /// The only thread of the runtime must be free for the task that the work waits for.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn long_work_keeps_no_other_task_waiting() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let patience = std::time::Duration::from_secs(10);
+        let work = tokio::spawn(async move {
+            tokio::spawn(async move { sender.send(7) });
+            beside_the_runtime(|| receiver.recv_timeout(patience))
+        });
+        assert_eq!(work.await.unwrap(), Ok(7));
     }
 }
