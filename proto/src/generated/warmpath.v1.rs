@@ -228,7 +228,8 @@ pub mod event {
         FirstByte(super::FirstByte),
         #[prost(message, tag = "4")]
         End(super::End),
-        /// The request still runs: renews its lease. Sent when it has been silent for longer than a third of the lease.
+        /// The request still runs: renews its lease. Sent once within a second of the decision, unless something else was
+        /// told by then (which confirms that the decision is followed), and whenever it was silent for a third of the lease.
         #[prost(message, tag = "5")]
         Alive(super::Alive),
     }
