@@ -83,3 +83,6 @@ pub const PROBE_INTERVAL_MS_MAX: u64 = 3_200;
 pub const LOAD_FACTOR_DEFAULT: f64 = 1.25;
 /// Largest configurable load factor: beyond it the bound is none.
 pub const LOAD_FACTOR_MAX: f64 = 16.0;
+
+/// A call that fails this close to its deadline failed by it: the proxy's timers count whole milliseconds.
+pub const TIMER_SLACK_US: u64 = 2_000;

@@ -34,7 +34,7 @@ pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route,
 
 use crate::body::{self, Collect};
 use crate::headers::RequestHead;
-use crate::limits::BODY_WAIT_MS;
+use crate::limits::{BODY_WAIT_MS, TIMER_SLACK_US};
 use crate::outcome::{Outcome, Reason};
 use crate::path::KnownPath;
 use crate::request;
@@ -253,6 +253,8 @@ impl Session {
     fn asking<'a>(&self, asking: Asking, input: Input<'a>, worker: &mut Worker, now_us: u64) -> Step<'a> {
         let waited_us = now_us.saturating_sub(asking.since_us);
         let late = waited_us >= worker.config.timeout_us;
+        // The proxy's timer for the call may go off a little before ours would.
+        let about_late = waited_us + TIMER_SLACK_US >= worker.config.timeout_us;
         match input {
             Input::Asked(call) => (State::Asking(Asking { call: Some(call), ..asking }), vec![Effect::Hold]),
             Input::Reply(reply) => {
@@ -267,7 +269,7 @@ impl Session {
                 let reason = match failure {
                     Failure::Rejected => Reason::Rejected,
                     Failure::BadReply => Reason::BadReply,
-                    Failure::Unavailable if late => Reason::Deadline,
+                    Failure::Unavailable if about_late => Reason::Deadline,
                     Failure::Unavailable => Reason::Unavailable,
                 };
                 resumed_if(asking.call.is_some(), self.fall_back(&asking, reason, worker, now_us))

@@ -17,6 +17,8 @@ pub(super) const TEXTS: &[&str] = &[
     "<html><body class=\"a-b_c\">&amp;&nbsp;</body></html>\n<!-- ===== ---- ____ **** #### -->",
     "https://example.com/a/b?c=d&e=%20f#g user.name+tag@example.co.uk C:\\Users\\x ~/.config ../../y",
     "Größe, naïve façade, Ærøskøbing, œuvre, İstanbul, Straße, ﬁn, Ångström, žluťoučký kůň",
+    // Combining marks of recent Unicode versions: the order in which NFC puts them depends on a library's tables.
+    "\u{1cd5}\u{11d42} a\u{11d42}\u{1cd5} \u{1cf4}\u{11d44} \u{1ae6}\u{11d97} \u{1df9}\u{1e2ae} \u{10efd}\u{8d3} \u{11f42}\u{303}",
     "e\u{301}a\u{308}o\u{302}\u{323} \u{1e9b}\u{323} A\u{30a} \u{212b} \u{2126} \u{fb01} \u{1112}\u{1161}\u{11ab}",
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Її ґанок.",
     "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία. ΐ ϋ ς",
