@@ -11,14 +11,16 @@ pub(crate) struct Engine {
     /// `tcp://…`.
     pub(crate) events: String,
     next: u64,
+    is_heard: bool,
 }
 
 impl Engine {
     pub(crate) fn start() -> Self {
-        let socket = zmq::Context::new().socket(zmq::PUB).unwrap();
+        let socket = zmq::Context::new().socket(zmq::XPUB).unwrap();
+        socket.set_rcvtimeo(20_000).unwrap();
         socket.bind("tcp://127.0.0.1:*").unwrap();
         let events = socket.get_last_endpoint().unwrap().unwrap();
-        Self { socket, events, next: 0 }
+        Self { socket, events, next: 0, is_heard: false }
     }
 
     /// Publishes that the blocks of a prompt of these ids are stored; the hash of a block is the number of its end.
@@ -40,7 +42,12 @@ impl Engine {
         self.publish(Value::Array(vec!["AllBlocksCleared".into()]));
     }
 
+    /// What is published before the subscription has arrived is lost, and nothing would ever tell so here.
     fn publish(&mut self, event: Value) {
+        if !self.is_heard {
+            assert_eq!(self.socket.recv_bytes(0).unwrap(), [1], "a subscription to every topic");
+            self.is_heard = true;
+        }
         let batch = Value::Array(vec![1_700_000_000.5.into(), Value::Array(vec![event])]);
         let mut payload = Vec::new();
         rmpv::encode::write_value(&mut payload, &batch).unwrap();
