@@ -28,6 +28,8 @@ pub(crate) fn score_request(ask: Ask<'_>) -> Vec<u8> {
         deadline_us: u32::try_from(ask.timeout_us).unwrap_or(u32::MAX),
         not_scorable_reason,
         path: request.path.name().to_owned(),
+        truncation_side: None,
+        previous_response_key: 0,
         prompt,
     }
     .encode_to_vec()
@@ -59,6 +61,7 @@ fn conversation(chat: ChatPrompt<'_>) -> v1::ChatPrompt {
         continue_final_message: chat.continue_final_message,
         reasoning_effort: chat.reasoning_effort.map(|text| text.into_owned()),
         has_media: chat.has_media,
+        prompt_token_ids: None,
     }
 }
 
@@ -109,6 +112,7 @@ fn event(event: Event) -> v1::Event {
             completion_tokens: end.usage.completion_tokens,
             attempts: end.attempts,
             fallback_reason: end.fallback_reason.map(|r| r.name().to_owned()).unwrap_or_default(),
+            response_key: 0,
         }),
     };
     v1::Event { decision_id: event.decision_id, elapsed_us: event.elapsed_us, what: Some(what) }

@@ -49,6 +49,7 @@ pub(super) fn from_wire(change: LedgerChange) -> Option<Change> {
         ledger_change::What::Started(_) => What::Started,
         ledger_change::What::Released(_) => What::Released,
         ledger_change::What::Renewed(_) => What::Renewed,
+        ledger_change::What::Answered(_) => return None,
     };
     Some(Change { id: DecisionId(change.decision_id), what })
 }

@@ -71,6 +71,9 @@ fn prompt(prompt: Option<score_request::Prompt>, reason: &str) -> Result<Prompt,
     match prompt {
         None if reason.is_empty() => Ok(Prompt::Absent(Reason::Filter(outcome::Reason::NoPrompt))),
         None => Ok(Prompt::Absent(Reason::Filter(outcome::Reason::by_name(reason)))),
+        Some(score_request::Prompt::Responses(_) | score_request::Prompt::Messages(_)) => {
+            Ok(Prompt::Absent(Reason::Filter(outcome::Reason::NotRenderable)))
+        }
         Some(score_request::Prompt::Texts(texts)) => {
             at_most("texts", texts.texts.len(), PROMPTS_MAX)?;
             not_empty("texts", texts.texts.len())?;

@@ -39,8 +39,16 @@ pub struct ScoreRequest {
     /// The client's path, normalised to one of the known endpoints ("/v1/completions", "/v1/chat/completions", …).
     #[prost(string, tag = "15")]
     pub path: ::prost::alloc::string::String,
+    /// `truncation_side` of the body, where given: "left" or "right".
+    #[prost(string, optional, tag = "18")]
+    pub truncation_side: ::core::option::Option<::prost::alloc::string::String>,
+    /// The response that this request goes on from, or asks about (`previous_response_id`, or the id in the path): the
+    /// engine keeps it in its own memory, so only the endpoint that made it can answer. 0: none. SipHash-1-3 of the id's
+    /// bytes under the key of all zeros.
+    #[prost(fixed64, tag = "19")]
+    pub previous_response_key: u64,
     /// What stands for the prompt. Not set: rank by load only, `prompt_bytes` being the only measure of its size.
-    #[prost(oneof = "score_request::Prompt", tags = "2, 3, 4")]
+    #[prost(oneof = "score_request::Prompt", tags = "2, 3, 4, 16, 17")]
     pub prompt: ::core::option::Option<score_request::Prompt>,
 }
 /// Nested message and enum types in `ScoreRequest`.
@@ -54,9 +62,13 @@ pub mod score_request {
         Tokens(super::TokenPrompts),
         #[prost(message, tag = "4")]
         Chat(super::ChatPrompt),
+        #[prost(message, tag = "16")]
+        Responses(super::ResponsesPrompt),
+        #[prost(message, tag = "17")]
+        Messages(super::MessagesPrompt),
     }
 }
-/// `/v1/completions` with text: each text is one engine request.
+/// `/v1/completions` and `/v1/embeddings` with text: each text is one engine request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TextPrompts {
     /// At most 1024 entries. The first decides the pick; all count as load.
@@ -109,6 +121,33 @@ pub struct ChatPrompt {
     pub tool_choice_json: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// The messages hold image, audio or video parts.
     #[prost(bool, tag = "10")]
+    pub has_media: bool,
+    /// `kv_transfer_params.prompt_token_ids` of the body, where given, no medium is in the messages and `echo` is not set:
+    /// engines that know it serve these ids in place of the messages.
+    #[prost(message, optional, tag = "11")]
+    pub prompt_token_ids: ::core::option::Option<TokenIds>,
+}
+/// A `/v1/responses` request: the engine makes a chat of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResponsesPrompt {
+    /// A JSON object with those members of the body that can reach its token ids, where given and not null: `input`,
+    /// `instructions`, `tools`, `tool_choice`, `reasoning`, `text`, `truncation`, `chat_template_kwargs`,
+    /// `previous_input_messages`, `prompt`. Values are slices of the body; payloads of media as in ChatPrompt.
+    #[prost(bytes = "vec", tag = "1")]
+    pub members_json: ::prost::alloc::vec::Vec<u8>,
+    /// The input holds image, audio or video parts.
+    #[prost(bool, tag = "2")]
+    pub has_media: bool,
+}
+/// A `/v1/messages` request: the engine makes a chat of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MessagesPrompt {
+    /// As in ResponsesPrompt: `system`, `messages`, `tools`, `tool_choice`, `thinking`, `output_config`,
+    /// `chat_template_kwargs`.
+    #[prost(bytes = "vec", tag = "1")]
+    pub members_json: ::prost::alloc::vec::Vec<u8>,
+    /// The messages hold image, audio or video parts.
+    #[prost(bool, tag = "2")]
     pub has_media: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -270,6 +309,9 @@ pub struct End {
     /// Why no indexer decided, for decision_id 0: a value of the label `reason` in docs/metrics.md.
     #[prost(string, tag = "8")]
     pub fallback_reason: ::prost::alloc::string::String,
+    /// The id that the answer gives itself (`/v1/responses` only), as in ScoreRequest.previous_response_key. 0: none seen.
+    #[prost(fixed64, tag = "9")]
+    pub response_key: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportResponse {
@@ -720,7 +762,7 @@ pub struct LedgerChange {
     /// Names the decision, as in ScoreResponse.
     #[prost(fixed64, tag = "1")]
     pub decision_id: u64,
-    #[prost(oneof = "ledger_change::What", tags = "2, 3, 4, 5")]
+    #[prost(oneof = "ledger_change::What", tags = "2, 3, 4, 5, 6")]
     pub what: ::core::option::Option<ledger_change::What>,
 }
 /// Nested message and enum types in `LedgerChange`.
@@ -738,6 +780,9 @@ pub mod ledger_change {
         /// Its lease starts again.
         #[prost(message, tag = "5")]
         Renewed(super::Renewed),
+        /// Not about a decision in flight: the endpoint that made a response keeps it for requests that go on from it.
+        #[prost(message, tag = "6")]
+        Answered(super::Answered),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -756,6 +801,15 @@ pub struct Reserved {
     /// How long it counts without a sign of life, in milliseconds.
     #[prost(uint32, tag = "5")]
     pub lease_ms: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Answered {
+    /// As in ScoreRequest.previous_response_key. Never 0.
+    #[prost(fixed64, tag = "1")]
+    pub response_key: u64,
+    /// "ip:port".
+    #[prost(string, tag = "2")]
+    pub endpoint: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Started {}
