@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flate2::read::GzDecoder;
 use serde_json::json;
-use warmpath_prompt::{ChatRequest, EncoderKind, ModelFiles, ModelPrompt};
+use warmpath_prompt::{ChatRequest, CompletionRequest, EncoderKind, ModelFiles, ModelPrompt};
 
 /// Turns of the conversation; each has about 150 tokens.
 const TURNS: usize = 20;
@@ -97,11 +97,11 @@ fn rendering(criterion: &mut Criterion) {
     let model = ModelPrompt::load(&ModelFiles::in_dir(qwen3())).unwrap();
     let messages = conversation();
     let request = ChatRequest { messages: &messages, ..ChatRequest::default() };
-    let tokens = model.chat(&request).unwrap().len();
+    let tokens = model.tokens(request).unwrap().ids.len();
     let mut group = criterion.benchmark_group(format!("chat of {tokens} tokens"));
     group.sample_size(20);
     group.bench_function("render", |bencher| bencher.iter(|| model.render_chat(black_box(&request))));
-    group.bench_function("render and encode", |bencher| bencher.iter(|| model.chat(black_box(&request))));
+    group.bench_function("render and encode", |bencher| bencher.iter(|| model.tokens(black_box(request))));
     group.finish();
 }
 
@@ -113,7 +113,10 @@ fn encoding(criterion: &mut Criterion) {
     let models: Vec<_> = EncoderKind::ALL.into_iter().filter_map(|encoder| load(encoder).ok()).collect();
     for size in SIZES {
         let texts: Vec<_> = (0..TEXTS).map(|seed| prose(seed, size * BYTES_PER_TOKEN)).collect();
-        let encode = |model: &ModelPrompt, text: &str| model.completion(text, Some(false), None).unwrap();
+        let encode = |model: &ModelPrompt, text: &str| {
+            let request = CompletionRequest { text, add_special_tokens: Some(false), ..Default::default() };
+            model.tokens(request).unwrap().ids
+        };
         let tokens: usize = models.first().map(|model| encode(model, &texts.concat()).len()).unwrap() / TEXTS;
         let mut group = criterion.benchmark_group(format!("encode {tokens} tokens"));
         group.sample_size(20).throughput(Throughput::Elements(u64::try_from(tokens).unwrap()));

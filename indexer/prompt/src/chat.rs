@@ -21,6 +21,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
+use crate::request::Truncate;
 use crate::template::{ChatTemplate, Clock, ContentFormat};
 use crate::version::RenderingRules;
 
@@ -48,8 +49,7 @@ pub struct ChatRequest<'a> {
     pub tool_choice: Option<&'a [u8]>,
     /// The engine's default for chats is false: the template writes special tokens.
     pub add_special_tokens: Option<bool>,
-    /// `truncate_prompt_tokens`, where given.
-    pub truncate: Option<i64>,
+    pub truncate: Truncate,
     /// The messages are known to hold media parts.
     pub has_media: bool,
 }

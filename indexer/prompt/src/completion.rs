@@ -2,17 +2,18 @@
 
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
-use crate::tokenizer::{Encode, SpecialTokens, TokenIds, Truncation, encode_truncated};
+use crate::prepared::Prepared;
+use crate::request::CompletionRequest;
+use crate::tokenizer::{SpecialTokens, Truncation};
 
-/// `special`: the engine's default for completions is [`SpecialTokens::Add`].
-pub(crate) fn encode(
-    encoder: &dyn Encode,
-    text: &str,
-    special: SpecialTokens,
+pub(crate) fn prepare<'a>(
+    request: &CompletionRequest<'a>,
     truncation: Truncation,
-) -> Result<TokenIds, PromptError> {
-    if text.len() > MAX_PROMPT_BYTES {
-        return Err(PromptError::TooLarge { what: "prompt", bytes: text.len(), limit: MAX_PROMPT_BYTES });
+) -> Result<Prepared<'a>, PromptError> {
+    let bytes = request.text.len();
+    if bytes > MAX_PROMPT_BYTES {
+        return Err(PromptError::TooLarge { what: "prompt", bytes, limit: MAX_PROMPT_BYTES });
     }
-    encode_truncated(encoder, text, special, truncation).map(TokenIds::from)
+    let special = request.add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
+    Ok(Prepared::whole_text(request.text, special, truncation))
 }

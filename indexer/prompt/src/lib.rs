@@ -1,9 +1,9 @@
 //! From a prompt to the engine's own token ids.
 //!
 //! ```text
-//! completion   text ───────────────────────────────────────────────▶ encode ─▶ truncate ─▶ TokenIds
-//! chat         JSON ─▶ Conversation ─▶ template context ─▶ text ───▶ encode ─▶ truncate ─▶ TokenIds
-//!              chat.rs (what the engine does to a request)  template.rs   tokenizer.rs
+//! completion   text ──────────────────────────────────────────┐
+//! chat         JSON ─▶ Conversation ─▶ template context ─▶ text ┴▶ Prepared ─▶ encode ─▶ truncate ─▶ PromptTokens
+//!              chat.rs (what the engine does)     template.rs     prepared.rs  tokenizer.rs
 //! ```
 //!
 //! [`ModelPrompt`] owns everything that one model needs: its tokenizer, its compiled chat template and the
@@ -19,6 +19,8 @@ mod completion;
 mod error;
 mod limits;
 mod model;
+mod prepared;
+mod request;
 mod template;
 mod tokenizer;
 mod version;
@@ -28,6 +30,8 @@ pub use check::{Difference, first_difference};
 pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
+pub use prepared::{Prepared, PreparedText, PromptTokens};
+pub use request::{CompletionRequest, PromptRequest, TokensRequest, Truncate};
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
 pub use tokenizer::{Encode, EncodeError, EncoderChoice, EncoderKind, SpecialTokens, TokenIds};
 pub use version::{ContentDetection, EngineVersion, OddArguments, ParseVersionError, RenderingRules};

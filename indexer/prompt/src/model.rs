@@ -15,10 +15,11 @@ use crate::chat::{self, ChatRequest, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
+use crate::prepared::{Prepared, PromptTokens};
+use crate::request::PromptRequest;
 use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
 use crate::tokenizer::{
-    Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, TokenIds,
-    Truncation, choose, encode_truncated,
+    Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
 };
 use crate::version::{EngineVersion, RenderingRules};
 
@@ -139,29 +140,35 @@ impl ModelPrompt {
         })
     }
 
-    /// Token ids of one text of `/v1/completions`. `add_special_tokens` and `truncate` as in the body, where given.
-    pub fn completion(
-        &self,
-        text: &str,
-        add_special_tokens: Option<bool>,
-        truncate: Option<i64>,
-    ) -> Result<TokenIds, PromptError> {
-        let truncation = Truncation::resolve(truncate, self.length)?;
-        let special = add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
-        completion::encode(&*self.encoder, text, special, truncation)
+    /// Everything up to the work of the tokenizer.
+    pub fn prepare<'a>(&self, request: impl Into<PromptRequest<'a>>) -> Result<Prepared<'a>, PromptError> {
+        match request.into() {
+            PromptRequest::Completion(request) => {
+                completion::prepare(&request, Truncation::resolve(request.truncate, self.length)?)
+            }
+            PromptRequest::Tokens(request) => {
+                let ids = Truncation::resolve(request.truncate, self.length)?.cut(request.ids)?;
+                Ok(Prepared::Ids(PromptTokens::whole(ids)))
+            }
+            PromptRequest::Chat(request) => {
+                let truncation = Truncation::resolve(request.truncate, self.length)?;
+                let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
+                Ok(Prepared::whole_text(self.render_chat(&request)?, special, truncation))
+            }
+        }
     }
 
-    /// A prompt that the client gave as token ids: used as it is, truncated where asked.
-    pub fn tokens(&self, ids: Vec<u32>, truncate: Option<i64>) -> Result<TokenIds, PromptError> {
-        Truncation::resolve(truncate, self.length)?.cut(ids).map(TokenIds::from)
+    /// The work of the tokenizer.
+    pub fn encode(&self, prepared: Prepared<'_>) -> Result<PromptTokens, PromptError> {
+        match prepared {
+            Prepared::Text(text) => text.encode(&*self.encoder),
+            Prepared::Ids(tokens) => Ok(tokens),
+        }
     }
 
-    /// Token ids of a chat.
-    pub fn chat(&self, request: &ChatRequest<'_>) -> Result<TokenIds, PromptError> {
-        let truncation = Truncation::resolve(request.truncate, self.length)?;
-        let text = self.render_chat(request)?;
-        let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
-        encode_truncated(&*self.encoder, &text, special, truncation).map(TokenIds::from)
+    /// Both steps.
+    pub fn tokens<'a>(&self, request: impl Into<PromptRequest<'a>>) -> Result<PromptTokens, PromptError> {
+        self.encode(self.prepare(request)?)
     }
 
     /// The text that a chat becomes before it is encoded.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use qwen3::QWEN3;
-use warmpath_prompt::{EncoderKind, ModelFiles, ModelPrompt, first_difference};
+use warmpath_prompt::{CompletionRequest, EncoderKind, ModelFiles, ModelPrompt, first_difference};
 
 static MODELS: LazyLock<Vec<ModelPrompt>> = LazyLock::new(|| {
     let load =
@@ -41,7 +41,8 @@ fn nasty_text() -> impl Strategy<Value = String> {
 }
 
 fn check_equal(text: &str, special: bool) -> Result<(), TestCaseError> {
-    let ids = |model: &ModelPrompt| model.completion(text, Some(special), None).unwrap().into_vec();
+    let request = CompletionRequest { text, add_special_tokens: Some(special), ..Default::default() };
+    let ids = |model: &ModelPrompt| model.tokens(request).unwrap().ids.into_vec();
     let (reference, others) = MODELS.split_last().unwrap();
     let theirs = ids(reference);
     for model in others {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use parking_lot::RwLock;
 use warmpath_kv::{Index, Namespace, PromptKeys};
-use warmpath_prompt::TokenIds;
+use warmpath_prompt::{CompletionRequest, TokenIds, TokensRequest, Truncate};
 
 use super::metrics::DecideMetrics;
 use super::models::{Model, Models};
@@ -79,16 +79,17 @@ impl Measurer {
 /// The tokens of the first prompt, and the number of those of the others.
 fn tokenize(model: &Model, job: Job) -> Result<(TokenIds, u64), Reason> {
     let renderer = model.renderer.as_ref();
-    let (special, truncate) = (job.add_special_tokens, job.truncate_prompt_tokens);
+    let (special, truncate) = (job.add_special_tokens, Truncate { tokens: job.truncate_prompt_tokens });
     match job.prompt {
         Prompt::Absent(reason) => Err(reason),
         Prompt::Tokens(prompts) => {
             let mut prompts = prompts.into_iter();
             let first = prompts.next().unwrap_or_default();
-            let tokens = match (renderer, truncate) {
+            let tokens = match (renderer, truncate.tokens) {
                 (_, None) => TokenIds::from(first),
                 (Some(renderer), Some(_)) => {
-                    renderer.tokens(first, truncate).map_err(|e| Reason::from(&e))?
+                    let request = TokensRequest { ids: first, truncate };
+                    renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids
                 }
                 (None, Some(_)) => return Err(Reason::NoTokenizer),
             };
@@ -98,13 +99,15 @@ fn tokenize(model: &Model, job: Job) -> Result<(TokenIds, u64), Reason> {
             let renderer = renderer.ok_or(Reason::NoTokenizer)?;
             let mut texts = texts.into_iter();
             let first = texts.next().unwrap_or_default();
-            let tokens = renderer.completion(&first, special, truncate).map_err(|e| Reason::from(&e))?;
+            let request = CompletionRequest { text: &first, add_special_tokens: special, truncate };
+            let tokens = renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids;
             let further_bytes: u64 = texts.map(|text| text.len() as u64).sum();
             Ok((tokens, further_bytes / BYTES_PER_TOKEN))
         }
         Prompt::Chat(chat) => {
             let renderer = renderer.ok_or(Reason::NoTokenizer)?;
-            let tokens = renderer.chat(&chat.request(special, truncate)).map_err(|e| Reason::from(&e))?;
+            let request = chat.request(special, truncate);
+            let tokens = renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids;
             Ok((tokens, 0))
         }
     }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 use warmpath_core::rank::Policy;
-use warmpath_prompt::ChatRequest;
+use warmpath_prompt::{ChatRequest, Truncate};
 
 use super::Reason;
 
@@ -105,7 +105,7 @@ impl Prompt {
 
 impl Chat {
     /// The request as the renderer takes it.
-    pub(super) fn request(&self, add_special_tokens: Option<bool>, truncate: Option<i64>) -> ChatRequest<'_> {
+    pub(super) fn request(&self, add_special_tokens: Option<bool>, truncate: Truncate) -> ChatRequest<'_> {
         ChatRequest {
             messages: &self.messages,
             tools: self.tools.as_deref(),

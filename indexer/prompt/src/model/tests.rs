@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::*;
+use crate::request::{CompletionRequest, TokensRequest, Truncate};
 
 /// A folder with a small tokenizer that puts `<s>` before a text; removed when dropped.
 struct Folder(PathBuf);
@@ -73,39 +74,56 @@ fn tokenizer(added: &[&str]) -> Json {
 
 fn chat(model: &ModelPrompt, request: ChatRequest<'_>) -> Result<Vec<u32>, PromptError> {
     let messages = br#"[{"role": "user", "content": "a b"}, {"role": "user", "content": "c"}]"#;
-    model.chat(&ChatRequest { messages, ..request }).map(TokenIds::into_vec)
+    ids(model.tokens(ChatRequest { messages, ..request }))
+}
+
+fn complete(
+    model: &ModelPrompt,
+    text: &str,
+    add_special_tokens: Option<bool>,
+    tokens: Option<i64>,
+) -> Result<Vec<u32>, PromptError> {
+    ids(model.tokens(CompletionRequest { text, add_special_tokens, truncate: Truncate { tokens } }))
+}
+
+fn ids(tokens: Result<PromptTokens, PromptError>) -> Result<Vec<u32>, PromptError> {
+    tokens.map(|tokens| {
+        assert!(tokens.whole);
+        tokens.ids.into_vec()
+    })
 }
 
 #[test]
 fn completions_get_special_tokens_and_chats_do_not() {
     let folder = Folder::new();
     let model = ModelPrompt::load(&folder.files()).unwrap();
-    let ids = |special, truncate| model.completion("a b c", special, truncate).map(TokenIds::into_vec);
-    assert_eq!(ids(None, None), Ok(vec![0, 1, 2, 3]), "truncation and padding of the file do not apply");
-    assert_eq!(ids(Some(false), None), Ok(vec![1, 2, 3]));
-    assert_eq!(ids(None, Some(2)), Ok(vec![0, 3]));
+    let complete = |special, truncate| complete(&model, "a b c", special, truncate);
+    assert_eq!(complete(None, None), Ok(vec![0, 1, 2, 3]), "truncation and padding of the file do not apply");
+    assert_eq!(complete(Some(false), None), Ok(vec![1, 2, 3]));
+    assert_eq!(complete(None, Some(2)), Ok(vec![0, 3]));
     assert_eq!(chat(&model, ChatRequest::default()), Ok(vec![0, 1, 2, 3]), "the template writes it");
     let special = ChatRequest { add_special_tokens: Some(true), ..ChatRequest::default() };
     assert_eq!(chat(&model, special), Ok(vec![0, 0, 1, 2, 3]));
-    let truncated = ChatRequest { truncate: Some(2), ..ChatRequest::default() };
+    let truncated = ChatRequest { truncate: Truncate { tokens: Some(2) }, ..ChatRequest::default() };
     assert_eq!(chat(&model, truncated), Ok(vec![2, 3]));
-    assert_eq!(model.tokens(vec![9, 8, 7], Some(2)).map(TokenIds::into_vec), Ok(vec![8, 7]));
+    let given = TokensRequest { ids: vec![9, 8, 7], truncate: Truncate { tokens: Some(2) } };
+    assert_eq!(ids(model.tokens(given)), Ok(vec![8, 7]));
 }
 
 #[test]
 fn length_of_the_model_bounds_truncation() {
     let folder = Folder::new();
     let model = ModelPrompt::load(&ModelFiles { max_model_len: Some(4), ..folder.files() }).unwrap();
-    assert_eq!(model.completion("a b", None, Some(-1)).map(TokenIds::into_vec), Ok(vec![0, 1, 2]));
-    assert_eq!(model.completion("a b c", None, Some(-1)).unwrap_err().reason(), "unsupported_field");
-    assert_eq!(model.completion("a", None, Some(5)).unwrap_err().reason(), "bad_prompt");
+    assert_eq!(complete(&model, "a b", None, Some(-1)), Ok(vec![0, 1, 2]));
+    assert_eq!(complete(&model, "a b c", None, Some(-1)).unwrap_err().reason(), "unsupported_field");
+    assert_eq!(complete(&model, "a", None, Some(5)).unwrap_err().reason(), "bad_prompt");
 }
 
 #[test]
 fn long_prompts_are_refused_before_they_are_encoded() {
     let folder = Folder::new();
     let model = ModelPrompt::load(&folder.files()).unwrap();
-    let error = model.completion(&"a".repeat(crate::MAX_PROMPT_BYTES + 1), None, None).unwrap_err();
+    let error = complete(&model, &"a".repeat(crate::MAX_PROMPT_BYTES + 1), None, None).unwrap_err();
     assert!(matches!(error, PromptError::TooLarge { what: "prompt", .. }), "{error}");
 }
 
@@ -155,7 +173,7 @@ fn model_without_a_template_serves_completions_only() {
     let model = ModelPrompt::load(&folder.files()).unwrap();
     assert_eq!(model.content_format(), None);
     assert_eq!(chat(&model, ChatRequest::default()).unwrap_err().reason(), "not_renderable");
-    assert!(model.completion("a", None, None).is_ok());
+    assert!(complete(&model, "a", None, None).is_ok());
 }
 
 #[test]

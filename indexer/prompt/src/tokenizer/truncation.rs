@@ -5,6 +5,7 @@
 
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::PromptError;
+use crate::request::Truncate;
 
 const FIELD: &str = "truncate_prompt_tokens";
 
@@ -34,8 +35,8 @@ pub(crate) enum Truncation {
 
 impl Truncation {
     /// `requested` as in the body: the number of tokens to keep, -1 for as many as the model takes.
-    pub(crate) fn resolve(requested: Option<i64>, length: ModelLength) -> Result<Self, PromptError> {
-        match (requested, length.max_model_len) {
+    pub(crate) fn resolve(requested: Truncate, length: ModelLength) -> Result<Self, PromptError> {
+        match (requested.tokens, length.max_model_len) {
             (None, _) => Ok(Truncation::None),
             (Some(-1), None) => Err(PromptError::unsupported(
                 FIELD,
@@ -129,6 +130,10 @@ mod tests {
         }
     }
 
+    fn resolve(tokens: Option<i64>, length: ModelLength) -> Result<Truncation, PromptError> {
+        Truncation::resolve(Truncate { tokens }, length)
+    }
+
     const UNKNOWN: ModelLength = ModelLength { max_model_len: None, fit_reserves_output: false };
     const KNOWN: ModelLength = ModelLength { max_model_len: Some(2048), fit_reserves_output: false };
 
@@ -153,23 +158,23 @@ mod tests {
 
     #[test]
     fn minus_one_is_exact_only_where_nothing_can_be_cut() {
-        let fit = Truncation::resolve(Some(-1), KNOWN).unwrap();
+        let fit = resolve(Some(-1), KNOWN).unwrap();
         assert_eq!(fit, Truncation::Fit { kept_in_any_case: 2047 });
         assert_eq!(fit.cut(vec![7; 2047]), Ok(vec![7; 2047]));
         assert_eq!(fit.cut(vec![7; 2048]).unwrap_err().reason(), "unsupported_field");
-        let error = Truncation::resolve(Some(-1), UNKNOWN).unwrap_err();
+        let error = resolve(Some(-1), UNKNOWN).unwrap_err();
         assert_eq!(error.reason(), "unsupported_field");
         assert!(error.to_string().contains("max_model_len"), "{error}");
         let old = ModelLength { fit_reserves_output: true, ..KNOWN };
-        assert_eq!(Truncation::resolve(Some(-1), old).unwrap_err().reason(), "unsupported_field");
+        assert_eq!(resolve(Some(-1), old).unwrap_err().reason(), "unsupported_field");
     }
 
     #[test]
     fn counts_that_the_engine_refuses_are_refused() {
         for (requested, length) in [(-2, UNKNOWN), (i64::MIN, UNKNOWN), (0, UNKNOWN), (2049, KNOWN)] {
-            assert_eq!(Truncation::resolve(Some(requested), length).unwrap_err().reason(), "bad_prompt");
+            assert_eq!(resolve(Some(requested), length).unwrap_err().reason(), "bad_prompt");
         }
-        assert_eq!(Truncation::resolve(Some(2048), KNOWN), Ok(Truncation::KeepLast(2048)));
-        assert_eq!(Truncation::resolve(None, UNKNOWN), Ok(Truncation::None));
+        assert_eq!(resolve(Some(2048), KNOWN), Ok(Truncation::KeepLast(2048)));
+        assert_eq!(resolve(None, UNKNOWN), Ok(Truncation::None));
     }
 }

@@ -9,7 +9,10 @@
 )]
 
 use serde_json::Value as Json;
-use warmpath_prompt::{ChatRequest, ModelPrompt, PromptError, TokenIds, first_difference};
+use warmpath_prompt::{
+    ChatRequest, CompletionRequest, ModelPrompt, PromptError, PromptTokens, TokensRequest, Truncate,
+    first_difference,
+};
 
 /// What became of the recorded requests.
 #[derive(Debug, Default)]
@@ -54,10 +57,13 @@ pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
     report
 }
 
-fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<TokenIds, PromptError>> {
-    let truncate = body["truncate_prompt_tokens"].as_i64();
-    let text = |text: &str| model.completion(text, body["add_special_tokens"].as_bool(), truncate);
-    let ids = |ids: &Json| model.tokens(serde_json::from_value(ids.clone()).unwrap(), truncate);
+fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<PromptTokens, PromptError>> {
+    let truncate = truncate(body);
+    let add_special_tokens = body["add_special_tokens"].as_bool();
+    let text = |text: &str| model.tokens(CompletionRequest { text, add_special_tokens, truncate });
+    let ids = |ids: &Json| {
+        model.tokens(TokensRequest { ids: serde_json::from_value(ids.clone()).unwrap(), truncate })
+    };
     match &body["prompt"] {
         Json::String(prompt) => vec![text(prompt)],
         Json::Array(list) if list[0].is_number() => vec![ids(&body["prompt"])],
@@ -72,8 +78,12 @@ fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<TokenIds, PromptEr
     }
 }
 
-fn chat(model: &ModelPrompt, body: &Json) -> Result<TokenIds, PromptError> {
-    model.chat(&chat_fields(body).request())
+fn chat(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptError> {
+    model.tokens(chat_fields(body).request())
+}
+
+fn truncate(body: &Json) -> Truncate {
+    Truncate { tokens: body["truncate_prompt_tokens"].as_i64() }
 }
 
 /// The fields of a chat body, as the filter would send them.
@@ -113,14 +123,14 @@ impl ChatFields<'_> {
             reasoning_effort: self.body["reasoning_effort"].as_str(),
             tool_choice: self.tool_choice.as_deref(),
             add_special_tokens: self.body["add_special_tokens"].as_bool(),
-            truncate: self.body["truncate_prompt_tokens"].as_i64(),
+            truncate: truncate(self.body),
             has_media: false,
         }
     }
 }
 
-fn equal_ids(ours: Result<TokenIds, PromptError>, theirs: &Json) -> Result<(), String> {
+fn equal_ids(ours: Result<PromptTokens, PromptError>, theirs: &Json) -> Result<(), String> {
     let ours = ours.map_err(|error| format!("{}: {error}", error.reason()))?;
     let theirs: Vec<u32> = serde_json::from_value(theirs.clone()).unwrap();
-    first_difference(ours.as_slice(), &theirs).map_or(Ok(()), |difference| Err(difference.to_string()))
+    first_difference(ours.ids.as_slice(), &theirs).map_or(Ok(()), |difference| Err(difference.to_string()))
 }

@@ -1,0 +1,55 @@
+//! The requests whose prompts can be tokenized: one type per shape of body.
+
+use crate::chat::ChatRequest;
+
+/// One prompt, as its request gives it.
+#[derive(Clone, Debug)]
+pub enum PromptRequest<'a> {
+    /// A text of `/v1/completions` or `/v1/embeddings`.
+    Completion(CompletionRequest<'a>),
+    /// A prompt given as token ids.
+    Tokens(TokensRequest),
+    /// `/v1/chat/completions`.
+    Chat(ChatRequest<'a>),
+}
+
+/// One text of a request and what it says about its encoding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CompletionRequest<'a> {
+    pub text: &'a str,
+    /// The engine's default for texts is true.
+    pub add_special_tokens: Option<bool>,
+    pub truncate: Truncate,
+}
+
+/// Token ids that are used as they are, truncated where asked.
+#[derive(Clone, Debug, Default)]
+pub struct TokensRequest {
+    pub ids: Vec<u32>,
+    pub truncate: Truncate,
+}
+
+/// How the body asks for its prompt to be truncated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Truncate {
+    /// `truncate_prompt_tokens`, where given: the number of tokens to keep, -1 for as many as the model takes.
+    pub tokens: Option<i64>,
+}
+
+impl<'a> From<CompletionRequest<'a>> for PromptRequest<'a> {
+    fn from(request: CompletionRequest<'a>) -> Self {
+        PromptRequest::Completion(request)
+    }
+}
+
+impl From<TokensRequest> for PromptRequest<'_> {
+    fn from(request: TokensRequest) -> Self {
+        PromptRequest::Tokens(request)
+    }
+}
+
+impl<'a> From<ChatRequest<'a>> for PromptRequest<'a> {
+    fn from(request: ChatRequest<'a>) -> Self {
+        PromptRequest::Chat(request)
+    }
+}
