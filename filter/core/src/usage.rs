@@ -8,11 +8,12 @@ use crate::request::Scanner;
 /// Token counts of an answer, as far as they were there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// `prompt_tokens`, or `input_tokens` of the responses API.
+    /// `prompt_tokens`, or `input_tokens` of the responses and messages APIs. Those that the cache had or got are part of
+    /// it, also where an engine tells them apart (`cache_read_input_tokens`, `cache_creation_input_tokens`).
     pub prompt_tokens: Option<u32>,
     /// `completion_tokens`, or `output_tokens`.
     pub completion_tokens: Option<u32>,
-    /// `prompt_tokens_details.cached_tokens`, or the same in `input_tokens_details`.
+    /// `prompt_tokens_details.cached_tokens`, the same in `input_tokens_details`, or `cache_read_input_tokens`.
     pub cached_tokens: Option<u32>,
 }
 
@@ -62,6 +63,7 @@ fn read(bytes: &[u8]) -> Option<Usage> {
     };
     let object = text.trim_start().strip_prefix(':')?;
     let mut usage = Usage::default();
+    let mut apart: u32 = 0;
     Scanner::new(object)
         .object(|s, key| {
             match key {
@@ -76,11 +78,19 @@ fn read(bytes: &[u8]) -> Option<Usage> {
                         Ok(())
                     })?;
                 }
+                "cache_read_input_tokens" => {
+                    usage.cached_tokens = count(s.value()?.text);
+                    apart = apart.saturating_add(usage.cached_tokens.unwrap_or(0));
+                }
+                "cache_creation_input_tokens" => {
+                    apart = apart.saturating_add(count(s.value()?.text).unwrap_or(0));
+                }
                 _ => drop(s.value()?),
             }
             Ok(())
         })
         .ok()?;
+    usage.prompt_tokens = usage.prompt_tokens.map(|tokens| tokens.saturating_add(apart));
     Some(usage)
 }
 
@@ -134,6 +144,17 @@ mod tests {
         let answer =
             r#"{"usage":{"input_tokens":8,"input_tokens_details":{"cached_tokens":2},"output_tokens":3}}"#;
         assert_eq!(usage_of(answer, 50), full(8, 3, 2));
+    }
+
+    #[test]
+    fn the_messages_api_tells_cached_tokens_apart_where_it_tells_them() {
+        let answer = r#"{"usage":{"input_tokens":22,"output_tokens":4,"cache_creation_input_tokens":16,
+            "cache_read_input_tokens":64}}"#;
+        assert_eq!(usage_of(answer, 50), full(102, 4, 64));
+        let nulls = r#"{"usage":{"cache_read_input_tokens":null,"input_tokens":86,"output_tokens":4}}"#;
+        let older = Usage { prompt_tokens: Some(86), completion_tokens: Some(4), cached_tokens: None };
+        assert_eq!(usage_of(nulls, 50), older);
+        assert_eq!(usage_of(r#"{"usage":{"input_tokens":86,"output_tokens":4}}"#, 50), older);
     }
 
     #[test]
