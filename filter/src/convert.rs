@@ -3,7 +3,8 @@
 use prost::Message;
 use warmpath_core::outcome::Reason;
 use warmpath_core::report::{EndCause, Event, What};
-use warmpath_core::request::{ChatPrompt, Prompt};
+use warmpath_core::request::{ChatPrompt, Members, Prompt};
+use warmpath_core::response::ResponseKey;
 use warmpath_core::ring::{EndpointSet, Place};
 use warmpath_core::session::{Ask, Candidate, Reply};
 use warmpath_proto::v1;
@@ -28,8 +29,8 @@ pub(crate) fn score_request(ask: Ask<'_>) -> Vec<u8> {
         deadline_us: u32::try_from(ask.timeout_us).unwrap_or(u32::MAX),
         not_scorable_reason,
         path: request.path.name().to_owned(),
-        truncation_side: None,
-        previous_response_key: 0,
+        truncation_side: request.truncation_side.map(|side| side.name().to_owned()),
+        previous_response_key: request.previous_response.map_or(0, ResponseKey::get),
         prompt,
     }
     .encode_to_vec()
@@ -44,6 +45,14 @@ fn prompt(prompt: Prompt<'_>) -> Option<v1::score_request::Prompt> {
             prompts: prompts.into_iter().map(|ids| v1::TokenIds { ids }).collect(),
         }),
         Prompt::Chat(chat) => v1::score_request::Prompt::Chat(conversation(*chat)),
+        Prompt::Responses(Members { json, has_media }) => {
+            let members_json = json.into_bytes();
+            v1::score_request::Prompt::Responses(v1::ResponsesPrompt { members_json, has_media })
+        }
+        Prompt::Messages(Members { json, has_media }) => {
+            let members_json = json.into_bytes();
+            v1::score_request::Prompt::Messages(v1::MessagesPrompt { members_json, has_media })
+        }
         Prompt::Unscored(_) => return None,
     })
 }
@@ -61,7 +70,7 @@ fn conversation(chat: ChatPrompt<'_>) -> v1::ChatPrompt {
         continue_final_message: chat.continue_final_message,
         reasoning_effort: chat.reasoning_effort.map(|text| text.into_owned()),
         has_media: chat.has_media,
-        prompt_token_ids: None,
+        prompt_token_ids: chat.prompt_token_ids.map(|ids| v1::TokenIds { ids }),
     }
 }
 
@@ -112,7 +121,7 @@ fn event(event: Event) -> v1::Event {
             completion_tokens: end.usage.completion_tokens,
             attempts: end.attempts,
             fallback_reason: end.fallback_reason.map(|r| r.name().to_owned()).unwrap_or_default(),
-            response_key: 0,
+            response_key: end.response.map_or(0, ResponseKey::get),
         }),
     };
     v1::Event { decision_id: event.decision_id, elapsed_us: event.elapsed_us, what: Some(what) }

@@ -85,6 +85,12 @@ pub(crate) fn set_response_header(name: &str, value: &str) {
     _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));
 }
 
+/// The first bytes, `max` at most, of a chunk of `bytes`.
+pub(crate) fn response_chunk_start(bytes: usize, max: usize) -> Vec<u8> {
+    let length = bytes.min(max);
+    if length == 0 { vec![] } else { buffer(BufferType::HttpResponseBody, 0, length) }
+}
+
 /// The last bytes, `max` at most, of a chunk of `bytes`.
 pub(crate) fn response_chunk_end(bytes: usize, max: usize) -> Vec<u8> {
     let length = bytes.min(max);

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use warmpath_core::headers::{RequestHead, is_routing_control};
-use warmpath_core::limits::USAGE_TAIL_BYTES;
 use warmpath_core::session::{Ending, Failure, Input};
 
 use crate::shell::Shell;
@@ -54,9 +53,11 @@ impl HttpContext for Request {
 
     fn on_http_response_body(&mut self, bytes: usize, end_of_stream: bool) -> Action {
         let shell = self.shell.as_ref();
-        if shell.and_then(|shell| shell.look(|gateway| gateway.reads_answer(self.id))).unwrap_or(false) {
-            let tail = host::response_chunk_end(bytes, USAGE_TAIL_BYTES);
-            self.drive(Input::AnswerChunk { tail: &tail, ends: end_of_stream });
+        if let Some(window) = shell.and_then(|shell| shell.look(|gateway| gateway.window(self.id))).flatten()
+        {
+            let head = host::response_chunk_start(bytes, window.head);
+            let tail = host::response_chunk_end(bytes, window.tail);
+            self.drive(Input::AnswerChunk { head: &head, tail: &tail, ends: end_of_stream });
         }
         Action::Continue
     }

@@ -54,9 +54,8 @@ fn provoke(reason: Reason) -> Provoke {
         Reason::BadReply => Answer(Script::Garbage, Outcome::Fallback),
         Reason::NoEndpoints => Answer(Script::Rank(Vec::new()), Outcome::Passed),
 
-        Reason::NotRenderable => {
-            load_only(Call::json("/v1/responses", &json!({ "model": "qwen3", "input": "hi" })))
-        }
+        Reason::NoPrefill => load_only(Call::json("/tokenize", &json!({ "model": "qwen3", "prompt": "hi" }))),
+        Reason::NotRenderable => Answer(load_only_because("not_renderable"), Outcome::LoadOnly),
         Reason::NoPrompt => load_only(body(r#"{"model":"qwen3"}"#)),
         Reason::BadPrompt => load_only(completion(json!({ "a": "map" }))),
         Reason::PromptEmbeds => load_only(body(r#"{"model":"qwen3","prompt_embeds":"AAAA"}"#)),
@@ -77,6 +76,10 @@ fn provoke(reason: Reason) -> Provoke {
         }
         Reason::UnknownModel => {
             load_only(Call::json(COMPLETIONS, &json!({ "model": "nobody-knows-it", "prompt": text(1, 100) })))
+        }
+        Reason::PreviousResponse => Answer(load_only_because("previous_response"), Outcome::LoadOnly),
+        Reason::PreviousResponseUnknown => {
+            Answer(load_only_because("previous_response_unknown"), Outcome::LoadOnly)
         }
         Reason::BelowBlock => Answer(load_only_because("below_block"), Outcome::LoadOnly),
         Reason::NoEvents => Answer(load_only_because("no_events"), Outcome::LoadOnly),

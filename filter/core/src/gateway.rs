@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::Config;
 use crate::limits::REPORT_TIMEOUT_MS;
 use crate::report::Event;
-use crate::session::{Effect, Ending, Input, Session};
+use crate::session::{Effect, Ending, Input, Session, Window};
 use crate::worker::Worker;
 
 /// Everything that one worker knows.
@@ -75,9 +75,9 @@ impl Gateway {
         self.sessions.len()
     }
 
-    /// Does this request want to see its answer's body?
-    pub fn reads_answer(&self, id: u32) -> bool {
-        self.sessions.get(&id).is_some_and(|entry| entry.session.reads_answer())
+    /// What this request wants to see of the next chunk of its answer's body; none: the chunk may pass unseen.
+    pub fn window(&self, id: u32) -> Option<Window> {
+        self.sessions.get(&id).and_then(|entry| entry.session.window())
     }
 
     /// Something happened to a request. Its headers make it known, its log entry forgets it.

@@ -1,7 +1,8 @@
 //! Header names that are ours, and what a request's headers say. In: all headers of a request. Out: [`RequestHead`],
 //! and the names that must be removed first.
 
-use crate::path::KnownPath;
+use crate::outcome::Reason;
+use crate::path::Target;
 
 /// Where the request should go: up to three `ip:port`, comma-separated, best first.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
@@ -25,12 +26,10 @@ pub const PROMPT_TOKENS: &str = "x-warmpath-prompt-tokens";
 pub type Header = (String, Vec<u8>);
 
 /// What the headers of a request say, as far as it matters here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// The path, if it is one that runs on an engine.
-    pub path: Option<KnownPath>,
-    /// It is a POST.
-    pub is_post: bool,
+    /// What it wants of an engine, or why it is none of ours.
+    pub target: Result<Target, Reason>,
     /// `content-length`, where it is a number.
     pub content_length: Option<u64>,
     /// The body is compressed.
@@ -44,11 +43,18 @@ pub struct RequestHead {
 impl RequestHead {
     /// Reads the headers. `ends`: no body follows.
     pub fn read(headers: &[Header], ends: bool) -> Self {
-        let mut head = Self { ends, ..Self::default() };
+        let (mut method, mut path) = (b"".as_slice(), b"".as_slice());
+        let mut head = Self {
+            target: Err(Reason::Path),
+            content_length: None,
+            is_encoded: false,
+            is_multipart: false,
+            ends,
+        };
         for (name, value) in headers {
             match name.as_str() {
-                ":path" => head.path = KnownPath::read(value),
-                ":method" => head.is_post = value == b"POST",
+                ":path" => path = value,
+                ":method" => method = value,
                 "content-length" => {
                     head.content_length = std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok());
                 }
@@ -64,6 +70,7 @@ impl RequestHead {
                 _ => {}
             }
         }
+        head.target = Target::read(method, path);
         head
     }
 }
@@ -88,6 +95,7 @@ pub fn is_endpoint(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::KnownPath;
 
     fn head(pairs: &[(&str, &str)]) -> RequestHead {
         let headers: Vec<Header> =
@@ -98,10 +106,12 @@ mod tests {
     #[test]
     fn the_head_tells_path_method_and_body() {
         let read = head(&[(":method", "POST"), (":path", "/v1/completions?x"), ("content-length", " 12")]);
-        assert_eq!((read.path, read.is_post), (Some(KnownPath::Completions), true));
+        assert_eq!(read.target, Ok(Target::Prompt(KnownPath::Completions)));
         assert_eq!((read.content_length, read.is_encoded, read.is_multipart), (Some(12), false, false));
         assert_eq!(head(&[("content-length", "twelve")]).content_length, None);
-        assert!(!head(&[(":method", "GET")]).is_post);
+        let other = head(&[(":path", "/tokenize"), (":method", "GET")]);
+        assert_eq!(other.target, Err(Reason::Method));
+        assert_eq!(head(&[(":method", "POST")]).target, Err(Reason::Path));
         assert!(head(&[("content-type", "Multipart/form-data; boundary=x")]).is_multipart);
     }
 

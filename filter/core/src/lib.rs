@@ -16,6 +16,7 @@ pub mod path;
 pub mod rank;
 pub mod report;
 pub mod request;
+pub mod response;
 pub mod ring;
 pub mod session;
 pub mod usage;

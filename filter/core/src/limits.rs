@@ -37,6 +37,8 @@ pub const HEAD_BYTES: usize = 2048;
 
 /// Last bytes of an answer that are kept to read `usage` from: engines write it last, followed by little.
 pub const USAGE_TAIL_BYTES: usize = 4096;
+/// First bytes of an answer in which its id is looked for: engines write it first, in a stream after an event's name.
+pub const ANSWER_HEAD_BYTES: usize = 4096;
 
 /// Wait for the indexer's answer, unless configured.
 pub const TIMEOUT_MS_DEFAULT: u64 = 50;

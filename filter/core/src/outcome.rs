@@ -52,7 +52,7 @@ reasons! {
     // Seen in the headers: the body is not looked at.
     /// The path is none of those that carry a prompt.
     Path = "path",
-    /// Not a POST.
+    /// The path does not take this method.
     Method = "method",
     /// No body.
     EmptyBody = "empty_body",
@@ -94,7 +94,9 @@ reasons! {
     NoEndpoints = "no_endpoints",
 
     // Ranked by load alone, because the filter found no prompt that stands for tokens.
-    /// Its path's prompts are not rendered (responses, messages, embeddings, tokenize), or the model's are not.
+    /// Nothing is computed for it: it counts tokens, or is about a response that an engine keeps.
+    NoPrefill = "no_prefill",
+    /// Prompts of the model, or of this kind, are not rendered.
     NotRenderable = "not_renderable",
     /// The field with the prompt is absent or empty.
     NoPrompt = "no_prompt",
@@ -114,6 +116,10 @@ reasons! {
     UnsupportedField = "unsupported_field",
 
     // Ranked by load alone, because the indexer said so.
+    /// Sent to the endpoint that keeps the response it goes on from, or is about.
+    PreviousResponse = "previous_response",
+    /// Nobody knows which endpoint keeps the response it goes on from, or is about.
+    PreviousResponseUnknown = "previous_response_unknown",
     /// The prompt holds pictures, sound or video.
     Media = "media",
     /// The indexer has no tokenizer for the model.

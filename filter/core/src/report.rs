@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::limits::{REPORT_EVENTS_MAX, REPORT_QUEUE_MAX};
 use crate::outcome::Reason;
+use crate::response::ResponseKey;
 use crate::usage::Usage;
 
 /// One thing that happened to one request.
@@ -51,6 +52,8 @@ pub struct End {
     pub attempts: u32,
     /// Why no indexer decided.
     pub fallback_reason: Option<Reason>,
+    /// What the answer calls itself, where the endpoint keeps it.
+    pub response: Option<ResponseKey>,
 }
 
 /// Who ended a request.

@@ -6,21 +6,29 @@
 
 mod chat;
 mod completions;
+mod embeddings;
 mod fields;
+mod head;
 mod json;
 mod media;
+mod members;
+mod messages;
+mod responses;
 
 pub(crate) use json::Scanner;
+pub use members::Members;
 
 use std::borrow::Cow;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limits::{CACHE_SALT_BYTES_MAX, HEAD_BYTES, MODEL_BYTES_MAX, SEQUENCES_MAX};
+use crate::limits::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, SEQUENCES_MAX};
 use crate::outcome::Reason;
 use crate::path::KnownPath;
+use crate::response::ResponseKey;
 use fields::{Field, Fields};
+use head::Head;
 use json::Raw;
 
 /// One request, as far as it matters for routing. Borrows from the body where nothing had to be unescaped.
@@ -38,12 +46,16 @@ pub struct PromptRequest<'a> {
     pub max_output_tokens: u32,
     /// `add_special_tokens`.
     pub add_special_tokens: Option<bool>,
-    /// `truncate_prompt_tokens`: keep the last n tokens; -1: as many as the model takes.
+    /// `truncate_prompt_tokens`: keep n tokens; -1: as many as the model takes.
     pub truncate_prompt_tokens: Option<i64>,
+    /// `truncation_side`: where tokens are cut off.
+    pub truncation_side: Option<Side>,
     /// `n`, 1 to [`SEQUENCES_MAX`].
     pub sequences_per_prompt: u32,
-    /// `stream`.
-    pub stream: bool,
+    /// The response that this request goes on from, or asks about.
+    pub previous_response: Option<ResponseKey>,
+    /// The engine is asked to keep its response, so that others may go on from it.
+    pub keeps_response: bool,
     /// Size of the body.
     pub body_bytes: u64,
     /// Chooses an endpoint when no indexer answers: requests with the same model, salt and beginning have the same.
@@ -59,6 +71,10 @@ pub enum Prompt<'a> {
     Tokens(Vec<Vec<u32>>),
     /// A conversation to be rendered.
     Chat(Box<ChatPrompt<'a>>),
+    /// A `/v1/responses` request, of which engines make a conversation.
+    Responses(Members),
+    /// A `/v1/messages` request, of which engines make a conversation.
+    Messages(Members),
     /// Nothing that tokens could be known of.
     Unscored(Reason),
 }
@@ -86,12 +102,61 @@ pub struct ChatPrompt<'a> {
     pub reasoning_effort: Option<Cow<'a, str>>,
     /// The messages hold image, audio or video parts.
     pub has_media: bool,
+    /// `kv_transfer_params.prompt_token_ids`, where the messages are text alone and `echo` is not set: ids that newer
+    /// engines serve in place of the messages. Not empty.
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
-/// The prompt of one path's body, and the text that names its beginning.
+/// A side of a list of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The beginning.
+    Left,
+    /// The end.
+    Right,
+}
+
+impl Side {
+    /// Its name in bodies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+}
+
+impl PromptRequest<'_> {
+    /// A request about a response that an engine keeps: it has no body that matters.
+    pub fn about(response: ResponseKey) -> Self {
+        Self {
+            path: KnownPath::Responses,
+            model: Cow::Borrowed(""),
+            prompt: Prompt::Unscored(Reason::NoPrefill),
+            cache_salt: Cow::Borrowed(""),
+            max_output_tokens: 0,
+            add_special_tokens: None,
+            truncate_prompt_tokens: None,
+            truncation_side: None,
+            sequences_per_prompt: 1,
+            previous_response: Some(response),
+            keeps_response: false,
+            body_bytes: 0,
+            affinity: affinity_of_response(response),
+        }
+    }
+}
+
+/// The prompt of one path's body, and what it begins with.
 struct Read<'a> {
     prompt: Prompt<'a>,
-    head: Cow<'a, [u8]>,
+    head: Head,
+}
+
+impl Read<'_> {
+    fn unscored(reason: Reason, head: &str) -> Self {
+        Self { prompt: Prompt::Unscored(reason), head: Head::of(head.as_bytes()) }
+    }
 }
 
 /// Reads the body of a request. The error says why it can only be passed through.
@@ -112,25 +177,26 @@ pub fn extract(path: KnownPath, body: &[u8]) -> Result<PromptRequest<'_>, Reason
     let Read { mut prompt, head } = match path {
         KnownPath::Chat => chat::read(&fields),
         KnownPath::Completions => completions::read(&fields),
-        KnownPath::Responses | KnownPath::Messages | KnownPath::Embeddings | KnownPath::Tokenize => {
-            not_rendered(&fields)
+        KnownPath::Responses => responses::read(&fields),
+        KnownPath::Messages => messages::read(&fields),
+        KnownPath::Embeddings => embeddings::read(&fields),
+        KnownPath::CountTokens => without_prefill(messages::read(&fields)),
+        KnownPath::Tokenize if fields.given(Field::Messages).is_some() => {
+            without_prefill(chat::read(&fields))
         }
+        KnownPath::Tokenize => without_prefill(completions::read(&fields)),
     };
-    let (add_special_tokens, truncate_prompt_tokens) = match tokenizer_switches(&fields) {
-        Ok(switches) => switches,
-        Err(reason) => {
-            prompt = Prompt::Unscored(reason);
-            (None, None)
-        }
-    };
-    if model.unreadable || cache_salt.unreadable {
+    let switches = Switches::read(path, &fields);
+    let previous_response = previous_response(path, &fields);
+    if switches.is_err() || previous_response.is_err() || model.unreadable || cache_salt.unreadable {
         prompt = Prompt::Unscored(Reason::UnsupportedField);
     }
-    let key = match fields.given(Field::PromptCacheKey) {
-        Some(raw) => raw.text.as_bytes(),
-        None => head.get(..HEAD_BYTES).unwrap_or(&head),
+    let (switches, previous_response) = (switches.unwrap_or_default(), previous_response.unwrap_or_default());
+    let affinity = match (fields.given(Field::PromptCacheKey), previous_response) {
+        (Some(key), _) => affinity(&model.text, &cache_salt.text, key.text.as_bytes()),
+        (None, Some(response)) => affinity_of_response(response),
+        (None, None) => affinity(&model.text, &cache_salt.text, head.bytes()),
     };
-    let affinity = affinity(&model.text, &cache_salt.text, key);
     Ok(PromptRequest {
         path,
         prompt,
@@ -138,21 +204,20 @@ pub fn extract(path: KnownPath, body: &[u8]) -> Result<PromptRequest<'_>, Reason
         model: model.text,
         cache_salt: cache_salt.text,
         max_output_tokens: max_output_tokens(&fields),
-        add_special_tokens,
-        truncate_prompt_tokens,
-        sequences_per_prompt: count(&fields, Field::N).unwrap_or(1).clamp(1, SEQUENCES_MAX),
-        stream: fields.given(Field::Stream).and_then(|raw| raw.as_bool()).unwrap_or(false),
+        add_special_tokens: switches.add_special_tokens,
+        truncate_prompt_tokens: switches.truncate_prompt_tokens,
+        truncation_side: switches.truncation_side,
+        sequences_per_prompt: sequences_per_prompt(path, &fields),
+        previous_response,
+        keeps_response: path == KnownPath::Responses
+            && fields.given(Field::Store).and_then(|raw| raw.as_bool()).unwrap_or(true),
         body_bytes: body.len() as u64,
     })
 }
 
-/// Paths whose prompts this version does not render. Their beginning still names an endpoint.
-fn not_rendered<'a>(fields: &Fields<'a>) -> Read<'a> {
-    let head = [Field::Messages, Field::Input, Field::Prompt]
-        .into_iter()
-        .find_map(|field| fields.given(field))
-        .map_or("", |raw| raw.text);
-    Read { prompt: Prompt::Unscored(Reason::NotRenderable), head: Cow::Borrowed(head.as_bytes()) }
+/// Engines only count or split the tokens of these.
+fn without_prefill(read: Read<'_>) -> Read<'_> {
+    Read { prompt: Prompt::Unscored(Reason::NoPrefill), head: read.head }
 }
 
 /// A text that names something, or nothing where it is absent or no text.
@@ -171,12 +236,44 @@ fn short_text<'a>(raw: Option<Raw<'a>>, bytes_max: usize) -> Result<ShortText<'a
     if read.text.len() > bytes_max { Err(Reason::FieldTooLong) } else { Ok(read) }
 }
 
-fn tokenizer_switches(fields: &Fields<'_>) -> Result<(Option<bool>, Option<i64>), Reason> {
-    let truncate = match fields.given(Field::TruncatePromptTokens) {
-        None => None,
-        Some(raw) => Some(raw.as_i64().filter(|n| *n >= -1).ok_or(Reason::UnsupportedField)?),
-    };
-    Ok((flag(fields, Field::AddSpecialTokens)?, truncate))
+/// Members that change how a text becomes tokens.
+#[derive(Default)]
+struct Switches {
+    add_special_tokens: Option<bool>,
+    truncate_prompt_tokens: Option<i64>,
+    truncation_side: Option<Side>,
+}
+
+impl Switches {
+    /// On paths where engines do not know them they are unknown members like others.
+    fn read(path: KnownPath, fields: &Fields<'_>) -> Result<Self, Reason> {
+        if !matches!(path, KnownPath::Chat | KnownPath::Completions | KnownPath::Embeddings) {
+            return Ok(Self::default());
+        }
+        let truncate_prompt_tokens = match fields.given(Field::TruncatePromptTokens) {
+            None => None,
+            Some(raw) => Some(raw.as_i64().filter(|n| *n >= -1).ok_or(Reason::UnsupportedField)?),
+        };
+        let truncation_side = match fields.given(Field::TruncationSide).map(|raw| raw.as_str()) {
+            None => None,
+            Some(Some(Ok(side))) if side == Side::Left.name() => Some(Side::Left),
+            Some(Some(Ok(side))) if side == Side::Right.name() => Some(Side::Right),
+            Some(_) => return Err(Reason::UnsupportedField),
+        };
+        let add_special_tokens = flag(fields, Field::AddSpecialTokens)?;
+        Ok(Self { add_special_tokens, truncate_prompt_tokens, truncation_side })
+    }
+}
+
+/// The response that the request goes on from.
+fn previous_response(path: KnownPath, fields: &Fields<'_>) -> Result<Option<ResponseKey>, Reason> {
+    match fields.given(Field::PreviousResponseId).filter(|_| path == KnownPath::Responses) {
+        None => Ok(None),
+        Some(raw) => match raw.as_str() {
+            Some(Ok(id)) => Ok(ResponseKey::of(id.as_bytes())),
+            Some(Err(_)) | None => Err(Reason::UnsupportedField),
+        },
+    }
 }
 
 /// A boolean that changes the prompt.
@@ -194,6 +291,12 @@ fn max_output_tokens(fields: &Fields<'_>) -> u32 {
         .unwrap_or(0)
 }
 
+fn sequences_per_prompt(path: KnownPath, fields: &Fields<'_>) -> u32 {
+    let known = matches!(path, KnownPath::Chat | KnownPath::Completions);
+    let given = if known { count(fields, Field::N) } else { None };
+    given.unwrap_or(1).clamp(1, SEQUENCES_MAX)
+}
+
 /// A number of things: negative ones are none, huge ones as many as fit.
 fn count(fields: &Fields<'_>, field: Field) -> Option<u32> {
     let number = fields.given(field)?.as_i64()?;
@@ -209,6 +312,11 @@ fn affinity(model: &str, salt: &str, key: &[u8]) -> u64 {
         hasher.write(part);
     }
     hasher.finish()
+}
+
+/// Requests about one response go to one endpoint, whatever else they say.
+fn affinity_of_response(response: ResponseKey) -> u64 {
+    affinity("", "", &response.get().to_le_bytes())
 }
 
 #[cfg(test)]

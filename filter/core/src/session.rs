@@ -1,24 +1,25 @@
 //! One request in the proxy, from its headers to its log entry: a state machine without I/O and clock.
 //!
 //! ```text
-//!   Headers ───────────────┐ no prompt path, no POST, no body,
-//!      │ a body to read    │ too large, encoded, multipart
-//!      ▼                   │
-//!  Collecting ─────────────┤ outgrew the limit, unreadable,
-//!      │ the whole body    │ never came, answered early
-//!      ▼                   │
-//!   Asking ────────────────┤ no answer and no endpoint known
-//!    │   │ no answer       │
-//!    │   ▼                 ▼
-//!    │  FallenBack   PassedThrough
-//!    │ reply  │            │
-//!    ▼        │            │
-//!  Routed ────┤            │
-//!             ▼            │
-//!         Answering ◀──────┘ the headers of the answer
-//!             │
-//!             ▼ log (from every state)
-//!           Done
+//!                 Headers ──────────┐ not our path or method, no body,
+//!   a stored       │    │           │ too large, encoded, multipart
+//!   response       │    │ a body    │
+//!                  │    ▼           │
+//!                  │ Collecting ────┤ outgrew the limit, unreadable,
+//!                  │    │ all of it │ never came, answered early
+//!                  ▼    ▼           │
+//!                  Asking ──────────┤ no answer and no endpoint known
+//!                   │  │ no answer  │
+//!                   │  ▼            ▼
+//!                   │ FallenBack  PassedThrough
+//!             reply │  │            │
+//!                   ▼  │            │
+//!                Routed┤            │
+//!                      ▼            │
+//!                  Answering ◀──────┘ the headers of the answer
+//!                      │
+//!                      ▼ log (from every state)
+//!                    Done
 //! ```
 //!
 //! [`Session::step`] is the only transition. An input that does not belong to the state changes nothing and lets the
@@ -30,16 +31,16 @@ mod answer;
 mod exchange;
 mod fate;
 
-pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route, Settled};
+pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route, Settled, Window};
 
 use crate::body::{self, Collect};
 use crate::headers::RequestHead;
 use crate::limits::{BODY_WAIT_MS, TIMER_SLACK_US};
 use crate::outcome::{Outcome, Reason};
-use crate::path::KnownPath;
-use crate::request;
+use crate::path::{KnownPath, Target};
+use crate::request::{self, PromptRequest};
 use crate::worker::Worker;
-use answer::Answer;
+use answer::{Answer, Reads};
 use fate::Fate;
 
 /// Effects of one input at most.
@@ -53,6 +54,8 @@ type Step<'a> = (State, Vec<Effect<'a>>);
 pub struct Session {
     state: State,
     started_us: u64,
+    /// What its answer will be read for.
+    reads: Reads,
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +103,7 @@ pub enum StateName {
 impl Session {
     /// A request whose headers will come next.
     pub fn new(now_us: u64) -> Self {
-        Self { state: State::Headers, started_us: now_us }
+        Self { state: State::Headers, started_us: now_us, reads: Reads::Usage }
     }
 
     /// Where it is.
@@ -117,9 +120,12 @@ impl Session {
         }
     }
 
-    /// Does it want to see the answer's body?
-    pub fn reads_answer(&self) -> bool {
-        matches!(&self.state, State::Answering(answer) if answer.is_accounted())
+    /// What it wants to see of the next chunk of the answer's body; none: the chunk may pass unseen.
+    pub fn window(&self) -> Option<Window> {
+        match &self.state {
+            State::Answering(answer) => answer.window(),
+            _ => None,
+        }
     }
 
     /// When it wants a [`Input::Tick`], if at all.
@@ -141,7 +147,7 @@ impl Session {
     pub fn step<'a>(&mut self, input: Input<'a>, worker: &mut Worker, now_us: u64) -> Vec<Effect<'a>> {
         let state = std::mem::replace(&mut self.state, State::Done);
         let (state, effects) = match (state, input) {
-            (State::Headers, Input::Headers(head)) => self.headers(head, worker),
+            (State::Headers, Input::Headers(head)) => self.headers(head, worker, now_us),
             (State::Collecting { path, .. }, Input::BodyChunk { bytes, ends }) => {
                 self.collect(path, bytes, ends, worker)
             }
@@ -166,8 +172,8 @@ impl Session {
                 fate.renew(worker, now_us);
                 (State::Routed(fate), vec![])
             }
-            (State::Answering(mut answer), Input::AnswerChunk { tail, ends }) => {
-                answer.chunk(tail, ends, worker, now_us);
+            (State::Answering(mut answer), Input::AnswerChunk { head, tail, ends }) => {
+                answer.chunk(head, tail, ends, worker, now_us);
                 (State::Answering(answer), vec![])
             }
             (State::Answering(mut answer), Input::AnswerTrailers) => {
@@ -185,7 +191,7 @@ impl Session {
                 State::Routed(fate) | State::FallenBack(fate) | State::PassedThrough(fate),
                 Input::Log(ending),
             ) => {
-                Answer::none(fate).end(ending, worker, now_us);
+                Answer::none(fate, self.reads).end(ending, worker, now_us);
                 (State::Done, vec![])
             }
             (State::Answering(answer), Input::Log(ending)) => {
@@ -202,10 +208,17 @@ impl Session {
         effects
     }
 
-    fn headers<'a>(&self, head: RequestHead, worker: &Worker) -> Step<'a> {
-        let Some(path) = head.path else { return self.pass(Reason::Path) };
-        if !head.is_post {
-            return self.pass(Reason::Method);
+    fn headers<'a>(&mut self, head: RequestHead, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        let path = match head.target {
+            Ok(Target::Prompt(path)) => path,
+            Ok(Target::Stored(response)) => {
+                self.reads = Reads::Nothing;
+                return self.ask(PromptRequest::about(response), worker, now_us);
+            }
+            Err(reason) => return self.pass(reason),
+        };
+        if path == KnownPath::Responses {
+            self.reads = Reads::UsageAndId;
         }
         if head.ends {
             return self.pass(Reason::EmptyBody);
@@ -232,11 +245,18 @@ impl Session {
         }
     }
 
-    fn read<'a>(&self, path: KnownPath, body: &'a [u8], worker: &mut Worker, now_us: u64) -> Step<'a> {
+    fn read<'a>(&mut self, path: KnownPath, body: &'a [u8], worker: &mut Worker, now_us: u64) -> Step<'a> {
         let request = match request::extract(path, body) {
             Ok(request) => request,
             Err(reason) => return self.pass(reason),
         };
+        if !request.keeps_response {
+            self.reads = Reads::Usage;
+        }
+        self.ask(request, worker, now_us)
+    }
+
+    fn ask<'a>(&self, request: PromptRequest<'a>, worker: &mut Worker, now_us: u64) -> Step<'a> {
         let asking = Asking { call: None, since_us: now_us, affinity: request.affinity };
         if !worker.circuit.may_ask(now_us) {
             return self.fall_back(&asking, Reason::CircuitOpen, worker, now_us);
@@ -364,7 +384,7 @@ impl Session {
     ) -> Step<'a> {
         fate.served_by(&endpoint, worker);
         let receipt = worker.config.response_header.then(|| Effect::Receipt(fate.receipt(&endpoint)));
-        let answer = Answer::begun(fate, status, endpoint, ends);
+        let answer = Answer::begun(fate, self.reads, status, endpoint, ends);
         (State::Answering(answer), receipt.into_iter().collect())
     }
 
@@ -372,7 +392,7 @@ impl Session {
     fn gone<'a>(&self, ending: Ending, worker: &mut Worker, now_us: u64) -> Step<'a> {
         let (_, effects) = self.pass(Reason::ClientGone);
         let fate = Fate::passed(Reason::ClientGone, self.started_us);
-        Answer::none(fate).end(ending, worker, now_us);
+        Answer::none(fate, self.reads).end(ending, worker, now_us);
         (State::Done, effects)
     }
 }

@@ -8,8 +8,9 @@ use super::*;
 use crate::headers::RequestHead;
 use crate::limits::{CIRCUIT_FAILURES, LEASE_RENEWAL_MS, PROBE_INTERVAL_MS};
 use crate::outcome::{Outcome, Reason};
-use crate::path::KnownPath;
+use crate::path::{KnownPath, Target};
 use crate::report::What;
+use crate::response::ResponseKey;
 use crate::ring::{EndpointSet, Place};
 use crate::session::{Candidate, EFFECTS_MAX, Failure, Reply, Settled};
 
@@ -20,8 +21,17 @@ fn gateway() -> Gateway {
     Gateway::new(Config::read(b"").expect("default"))
 }
 
-fn head() -> RequestHead {
-    RequestHead { path: Some(KnownPath::Completions), is_post: true, ..RequestHead::default() }
+fn head(target: Result<Target, Reason>) -> RequestHead {
+    RequestHead { target, content_length: None, is_encoded: false, is_multipart: false, ends: false }
+}
+
+fn completion() -> RequestHead {
+    head(Ok(Target::Prompt(KnownPath::Completions)))
+}
+
+/// A request about a response that an engine keeps.
+fn stored() -> RequestHead {
+    RequestHead { ends: true, ..head(Ok(Target::Stored(ResponseKey::of(b"resp_1").expect("a key")))) }
 }
 
 fn reply(decision_id: u64) -> Reply {
@@ -39,7 +49,7 @@ fn reply(decision_id: u64) -> Reply {
 
 /// Brings a request to the point where the indexer is asked; false: it was not.
 fn ask(gateway: &mut Gateway, id: u32, now_us: u64) -> bool {
-    gateway.step(id, Input::Headers(head()), now_us);
+    gateway.step(id, Input::Headers(completion()), now_us);
     gateway.step(id, Input::BodyChunk { bytes: BODY.len(), ends: true }, now_us);
     let asked = gateway.step(id, Input::Body(BODY), now_us).iter().any(|e| matches!(e, Effect::Ask(_)));
     if asked {
@@ -181,7 +191,7 @@ fn leases_are_renewed_until_the_end() {
 fn a_request_is_forgotten_once_and_unknown_ones_do_nothing() {
     let mut gateway = gateway();
     assert!(gateway.step(9, Input::Reply(reply(1)), 0).is_empty());
-    gateway.step(1, Input::Headers(head()), 0);
+    gateway.step(1, Input::Headers(completion()), 0);
     gateway.forget(1, 0);
     gateway.forget(1, 0);
     assert_eq!((gateway.pending(), gateway.timers.len()), (0, 0));
@@ -190,8 +200,9 @@ fn a_request_is_forgotten_once_and_unknown_ones_do_nothing() {
 /// An input of any kind, in any order. Replies get their number when they are given.
 fn inputs() -> impl Strategy<Value = Input<'static>> {
     prop_oneof![
-        3 => Just(Input::Headers(head())),
-        1 => Just(Input::Headers(RequestHead::default())),
+        3 => Just(Input::Headers(completion())),
+        1 => Just(Input::Headers(stored())),
+        1 => Just(Input::Headers(head(Err(Reason::Path)))),
         2 => (0usize..200, any::<bool>()).prop_map(|(bytes, ends)| Input::BodyChunk { bytes, ends }),
         1 => Just(Input::BodyChunk { bytes: usize::MAX, ends: false }),
         1 => Just(Input::Trailers),
@@ -206,7 +217,8 @@ fn inputs() -> impl Strategy<Value = Input<'static>> {
             Input::AnswerHeaders { status, endpoint: format!("10.0.0.{i}:8000"), ends }
         }),
         2 => (any::<bool>(), any::<bool>()).prop_map(|(some, ends)| {
-            Input::AnswerChunk { tail: if some { b"data: x" } else { b"" }, ends }
+            let chunk: &[u8] = if some { b"data: x" } else { b"" };
+            Input::AnswerChunk { head: chunk, tail: chunk, ends }
         }),
         1 => Just(Input::AnswerTrailers),
         1 => (any::<u64>(), any::<u32>()).prop_map(|(flags, attempts)| Input::Log(Ending { flags, attempts })),

@@ -1,65 +1,82 @@
-//! The body of `/v1/chat/completions`: a conversation, or token ids that stand for it.
+//! The body of `/v1/chat/completions`: a conversation, and the token ids that newer engines serve in place of it.
 
 use std::borrow::Cow;
 
+use super::completions::token_ids;
 use super::fields::{Field, Fields};
+use super::head::Head;
 use super::json::{Raw, Scanner, unescape};
-use super::media::digest_media;
-use super::{ChatPrompt, Prompt, Read, completions, flag};
+use super::media::{CHAT, Messages};
+use super::{ChatPrompt, Prompt, Read, flag};
 use crate::limits::SHORT_TEXT_BYTES_MAX;
 use crate::outcome::Reason;
 
 pub(super) fn read<'a>(fields: &Fields<'a>) -> Read<'a> {
-    let unscored = |reason, head: &'a str| Read {
-        prompt: Prompt::Unscored(reason),
-        head: Cow::Borrowed(head.as_bytes()),
+    let Some(raw) = fields.given(Field::Messages) else { return Read::unscored(Reason::NoPrompt, "") };
+    let messages = match messages(raw) {
+        Ok(messages) => messages,
+        Err(reason) => return Read::unscored(reason, raw.text),
     };
-    let Some(raw) = fields.given(Field::Messages) else { return unscored(Reason::NoPrompt, "") };
-    if !raw.is_array() {
-        return unscored(Reason::BadPrompt, raw.text);
-    }
-    let Ok(messages) = digest_media(raw.text) else { return unscored(Reason::BadPrompt, raw.text) };
-    if messages.head.is_empty() {
-        return unscored(Reason::NoPrompt, "");
-    }
-    let head = Cow::Borrowed(messages.head.as_bytes());
-    let prompt = match served_ids(fields, messages.has_media) {
-        Some(ids) => ids.map(|ids| Prompt::Tokens(vec![ids])),
-        None if raw.lone_surrogate => Err(Reason::LoneSurrogate),
-        None => conversation(fields, messages.json, messages.has_media),
-    };
+    let head = Head::of(messages.head.as_bytes());
+    let prompt = conversation(fields, messages).and_then(|chat| {
+        Ok(Prompt::Chat(Box::new(ChatPrompt {
+            tools: json(fields, Field::Tools)?,
+            documents: json(fields, Field::Documents)?,
+            tool_choice: json(fields, Field::ToolChoice)?,
+            reasoning_effort: reasoning_effort(fields)?,
+            ..chat
+        })))
+    });
     Read { prompt: prompt.unwrap_or_else(Prompt::Unscored), head }
 }
 
-fn conversation<'a>(
+/// The messages of a conversation: a list that is not empty.
+pub(super) fn messages(raw: Raw<'_>) -> Result<Messages<'_>, Reason> {
+    if !raw.is_array() {
+        return Err(Reason::BadPrompt);
+    }
+    let messages = Messages::read(raw.text, &CHAT).map_err(|_| Reason::BadPrompt)?;
+    if messages.head.is_empty() {
+        Err(Reason::NoPrompt)
+    } else if raw.lone_surrogate {
+        Err(Reason::LoneSurrogate)
+    } else {
+        Ok(messages)
+    }
+}
+
+/// A conversation with the members that every path takes which takes conversations.
+pub(super) fn conversation<'a>(
     fields: &Fields<'a>,
-    messages: Cow<'a, str>,
-    has_media: bool,
-) -> Result<Prompt<'a>, Reason> {
-    let json = |field| match fields.given(field) {
-        Some(raw) if raw.lone_surrogate => Err(Reason::LoneSurrogate),
-        other => Ok(other.map(|raw| raw.text)),
-    };
+    messages: Messages<'a>,
+) -> Result<ChatPrompt<'a>, Reason> {
+    if messages.has_embeds {
+        return Err(Reason::PromptEmbeds);
+    }
     let template_kwargs = match fields.given(Field::ChatTemplateKwargs) {
         Some(raw) if !raw.is_object() => return Err(Reason::UnsupportedField),
-        _ => json(Field::ChatTemplateKwargs)?,
+        _ => json(fields, Field::ChatTemplateKwargs)?,
     };
-    let reasoning_effort = text(fields.given(Field::ReasoningEffort))?;
-    if reasoning_effort.as_ref().is_some_and(|effort| effort.len() > SHORT_TEXT_BYTES_MAX) {
-        return Err(Reason::UnsupportedField);
-    }
-    Ok(Prompt::Chat(Box::new(ChatPrompt {
-        messages,
-        tools: json(Field::Tools)?,
-        documents: json(Field::Documents)?,
+    Ok(ChatPrompt {
+        prompt_token_ids: forwarded_ids(fields).filter(|_| messages.only_text).and_then(Result::ok),
+        messages: messages.json,
+        has_media: messages.has_media,
         template_kwargs,
-        tool_choice: json(Field::ToolChoice)?,
         chat_template: text(fields.given(Field::ChatTemplate))?,
         add_generation_prompt: flag(fields, Field::AddGenerationPrompt)?,
         continue_final_message: flag(fields, Field::ContinueFinalMessage)?,
-        reasoning_effort,
-        has_media,
-    })))
+        tools: None,
+        documents: None,
+        tool_choice: None,
+        reasoning_effort: None,
+    })
+}
+
+fn json<'a>(fields: &Fields<'a>, field: Field) -> Result<Option<&'a str>, Reason> {
+    match fields.given(field) {
+        Some(raw) if raw.lone_surrogate => Err(Reason::LoneSurrogate),
+        other => Ok(other.map(|raw| raw.text)),
+    }
 }
 
 fn text(raw: Option<Raw<'_>>) -> Result<Option<Cow<'_, str>>, Reason> {
@@ -73,9 +90,16 @@ fn text(raw: Option<Raw<'_>>) -> Result<Option<Cow<'_, str>>, Reason> {
     }
 }
 
-/// The ids in `kv_transfer_params.prompt_token_ids`, which engines serve in place of the messages, except with `echo`
-/// or media.
-fn served_ids(fields: &Fields<'_>, has_media: bool) -> Option<Result<Vec<u32>, Reason>> {
+fn reasoning_effort<'a>(fields: &Fields<'a>) -> Result<Option<Cow<'a, str>>, Reason> {
+    match text(fields.given(Field::ReasoningEffort))? {
+        Some(effort) if effort.len() > SHORT_TEXT_BYTES_MAX => Err(Reason::UnsupportedField),
+        effort => Ok(effort),
+    }
+}
+
+/// The ids in `kv_transfer_params.prompt_token_ids`, without `echo`. An engine that knows them refuses a request whose ids
+/// cannot be read, and one that does not never looks at them.
+pub(super) fn forwarded_ids(fields: &Fields<'_>) -> Option<Result<Vec<u32>, Reason>> {
     let params = fields.given(Field::KvTransferParams).filter(Raw::is_object)?;
     let echo = fields.given(Field::Echo).and_then(|raw| raw.as_bool()).unwrap_or(false);
     let mut ids = None;
@@ -88,5 +112,5 @@ fn served_ids(fields: &Fields<'_>, has_media: bool) -> Option<Result<Vec<u32>, R
             Ok(())
         })
         .ok()?;
-    ids.filter(|_| !echo && !has_media).map(completions::token_ids)
+    ids.filter(|_| !echo).map(token_ids)
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::fields::{Field, Fields};
+use super::head::Head;
 use super::json::{Fault, Raw, Scanner};
 use super::{Prompt, Read};
 use crate::limits::{HEAD_BYTES, PROMPTS_MAX, TOKEN_IDS_MAX};
@@ -10,23 +11,23 @@ use crate::outcome::Reason;
 
 pub(super) fn read<'a>(fields: &Fields<'a>) -> Read<'a> {
     let given = fields.given(Field::Prompt);
-    let prompt = if fields.given(Field::PromptEmbeds).is_some() {
-        Prompt::Unscored(Reason::PromptEmbeds)
-    } else {
-        given.ok_or(Reason::NoPrompt).and_then(prompt).unwrap_or_else(Prompt::Unscored)
-    };
+    // They come first, whatever else is given; an empty list of them is none.
+    if fields.given(Field::PromptEmbeds).is_some_and(|raw| raw.first_inside() != Some(b']')) {
+        return Read::unscored(Reason::PromptEmbeds, given.map_or("", |raw| raw.text));
+    }
+    texts_or_ids(given)
+}
+
+/// A prompt in one of the four forms.
+pub(super) fn texts_or_ids(given: Option<Raw<'_>>) -> Read<'_> {
+    let prompt = given.ok_or(Reason::NoPrompt).and_then(prompt).unwrap_or_else(Prompt::Unscored);
     let head = match &prompt {
-        Prompt::Texts(texts) => {
-            let text = texts.first().map_or("", |t| t);
-            Cow::Owned(text.as_bytes().get(..HEAD_BYTES).unwrap_or(text.as_bytes()).to_vec())
-        }
+        Prompt::Texts(texts) => Head::of(texts.first().map_or(b"", |text| text.as_bytes())),
         Prompt::Tokens(prompts) => {
             let ids = prompts.first().into_iter().flatten().take(HEAD_BYTES / 4);
-            Cow::Owned(ids.flat_map(|id| id.to_le_bytes()).collect())
+            Head::of(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())
         }
-        Prompt::Chat(_) | Prompt::Unscored(_) => {
-            Cow::Borrowed(given.map_or(b"".as_slice(), |raw| raw.text.as_bytes()))
-        }
+        _ => Head::of(given.map_or(b"", |raw| raw.text.as_bytes())),
     };
     Read { prompt, head }
 }
@@ -35,7 +36,7 @@ fn prompt(raw: Raw<'_>) -> Result<Prompt<'_>, Reason> {
     if !raw.is_array() {
         return Ok(Prompt::Texts(vec![text(raw)?]));
     }
-    match first_byte_inside(raw.text) {
+    match raw.first_inside() {
         Some(b'"') => list(raw, PROMPTS_MAX, Reason::TooManyPrompts, text).map(Prompt::Texts),
         Some(b'[') => list(raw, PROMPTS_MAX, Reason::TooManyPrompts, token_ids).map(Prompt::Tokens),
         Some(b'-' | b'0'..=b'9') => token_ids(raw).map(|ids| Prompt::Tokens(vec![ids])),
@@ -56,7 +57,7 @@ pub(super) fn token_ids(raw: Raw<'_>) -> Result<Vec<u32>, Reason> {
     }
     let ids = list(raw, TOKEN_IDS_MAX, Reason::TooManyTokens, |raw| {
         if raw.text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
-            raw.text.parse().map_err(|_| Reason::TokenOutOfRange)
+            raw.as_i64().and_then(|id| u32::try_from(id).ok()).ok_or(Reason::TokenOutOfRange)
         } else {
             Err(Reason::BadPrompt)
         }
@@ -88,8 +89,4 @@ fn list<'a, T>(
         (Ok(()), Some(reason)) => Err(reason),
         (Err(Fault::Syntax { .. } | Fault::Depth { .. }), _) => Err(Reason::BadPrompt),
     }
-}
-
-fn first_byte_inside(array: &str) -> Option<u8> {
-    array.bytes().skip(1).find(|b| !b.is_ascii_whitespace())
 }

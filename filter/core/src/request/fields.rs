@@ -14,6 +14,11 @@ macro_rules! fields {
             fn by_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$variant),)* _ => None }
             }
+
+            /// Its name in the body.
+            pub(super) fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
         }
     };
 }
@@ -34,6 +39,7 @@ fields! {
     Echo = "echo",
     AddSpecialTokens = "add_special_tokens",
     TruncatePromptTokens = "truncate_prompt_tokens",
+    TruncationSide = "truncation_side",
     KvTransferParams = "kv_transfer_params",
     Tools = "tools",
     ToolChoice = "tool_choice",
@@ -43,6 +49,16 @@ fields! {
     AddGenerationPrompt = "add_generation_prompt",
     ContinueFinalMessage = "continue_final_message",
     ReasoningEffort = "reasoning_effort",
+    Instructions = "instructions",
+    Reasoning = "reasoning",
+    Text = "text",
+    Truncation = "truncation",
+    PreviousInputMessages = "previous_input_messages",
+    PreviousResponseId = "previous_response_id",
+    Store = "store",
+    System = "system",
+    Thinking = "thinking",
+    OutputConfig = "output_config",
 }
 
 /// What was found of them. Of equal keys the last won.

@@ -51,6 +51,15 @@ impl<'a> Raw<'a> {
         self.text.starts_with('{')
     }
 
+    pub(crate) fn is_string(&self) -> bool {
+        self.text.starts_with('"')
+    }
+
+    /// The first byte of an array's first element; the closing bracket where it has none.
+    pub(crate) fn first_inside(&self) -> Option<u8> {
+        self.text.bytes().skip(1).find(|b| !b.is_ascii_whitespace())
+    }
+
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match self.text {
             "true" => Some(true),

@@ -1,103 +1,225 @@
-//! Chat messages → the same bytes with the payloads of media parts replaced by digests.
+//! Messages, or input items → the same bytes with the payloads of media replaced by digests.
 //!
-//! A payload is a string at one of the places where engines look for pictures, sound, video or files: a member of
-//! [`MEDIA`] in an element of a message's `content` array, or a member of [`PAYLOADS`] in the object there. Nothing else
-//! is touched, so that text which looks like media stays the text that it is. One pass; what is replaced is never
-//! copied.
+//! A payload is a string at one of the places where engines look for pictures, sound, video or files, which differ by
+//! [`Dialect`]. Nothing else is touched, so that text which looks like media stays the text that it is. One pass; what is
+//! replaced is never copied.
 
 use std::borrow::Cow;
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::json::{Fault, Scanner, unescape};
+use super::json::{Fault, Raw, Scanner, unescape};
 
-/// Members of a content part that hold media, in the dialects of engines.
-const MEDIA: [&str; 9] = [
-    "image_url",
-    "input_audio",
-    "audio_url",
-    "video_url",
-    "image",
-    "image_pil",
-    "image_embeds",
-    "audio_embeds",
-    "file",
-];
-
-/// Members of such a member that hold the payload, where it is an object.
-const PAYLOADS: [&str; 4] = ["url", "data", "file_data", "image_url"];
-
-/// Messages that are part of the head: the system prompt and the first turn of a conversation stay what they are.
-const HEAD_MESSAGES: usize = 2;
-
-/// The messages of a chat request, ready to be sent to the indexer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Messages<'a> {
-    /// The JSON array.
-    pub(crate) json: Cow<'a, str>,
-    /// A part of it is media.
-    pub(crate) has_media: bool,
-    /// The first messages of the array, as in the body.
-    pub(crate) head: &'a str,
+/// Where the messages of a path hold media.
+#[derive(Debug)]
+pub(super) struct Dialect {
+    /// Members of a message that hold a list of parts, or one.
+    parts: &'static [&'static str],
+    /// Members of a part that hold a list of parts again; theirs are not looked into.
+    nested: &'static [&'static str],
+    /// Members of a part that hold media, and types of a part that is one.
+    media: &'static [&'static str],
 }
 
-/// Reads the JSON array `text`.
-pub(crate) fn digest_media(text: &str) -> Result<Messages<'_>, Fault> {
-    let mut walk = Walk { text, json: String::new(), copied: 0, has_media: false };
-    let mut head_end = 1;
-    let mut scanner = Scanner::new(text);
-    scanner.array(|s, index| {
-        walk.message(s)?;
-        if index < HEAD_MESSAGES {
-            head_end = s.at();
-        }
-        Ok(())
-    })?;
-    let head = text.get(1..head_end).unwrap_or_default();
-    let Walk { json, copied, has_media, .. } = walk;
-    let json = if copied == 0 {
-        Cow::Borrowed(text)
-    } else {
-        Cow::Owned(json + text.get(copied..).unwrap_or_default())
-    };
-    Ok(Messages { json, has_media, head })
+/// `/v1/chat/completions`, in the dialects of engines.
+pub(super) const CHAT: Dialect = Dialect {
+    parts: &["content"],
+    nested: &[],
+    media: &[
+        "image_url",
+        "input_image",
+        "image",
+        "image_pil",
+        "image_embeds",
+        "input_audio",
+        "audio_url",
+        "audio_embeds",
+        "video_url",
+        "video_embeds",
+        "file",
+    ],
+};
+
+/// `/v1/responses`: as a chat, besides what tools put out and files that are given in the part itself.
+pub(super) const RESPONSES: Dialect = Dialect {
+    parts: &["content", "output"],
+    nested: &[],
+    media: &[
+        "image_url",
+        "input_image",
+        "image_embeds",
+        "input_audio",
+        "audio_url",
+        "audio_embeds",
+        "video_url",
+        "video_embeds",
+        "input_file",
+        "file_data",
+        "file_url",
+    ],
+};
+
+/// `/v1/messages`: pictures and documents have a source; a tool's result may hold some.
+pub(super) const MESSAGES: Dialect =
+    Dialect { parts: &["content"], nested: &["content"], media: &["source", "image", "document"] };
+
+/// Members of a medium that hold its payload, where it is an object.
+const PAYLOADS: [&str; 4] = ["url", "data", "file_data", "image_url"];
+/// Media that are tensors are objects of payloads under names of their own.
+const TENSORS: &str = "_embeds";
+
+/// Types of parts that are text for engines. A part without a type is text.
+const TEXT_TYPES: [&str; 6] = ["text", "input_text", "output_text", "refusal", "thinking", "tool_reference"];
+/// Type of a part that stands for token embeddings.
+const EMBEDS_TYPE: &str = "prompt_embeds";
+
+/// Messages that are part of the head at most: a system prompt and the first turn.
+const HEAD_MESSAGES: usize = 2;
+
+/// Messages, ready to be sent to the indexer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Messages<'a> {
+    /// The JSON array.
+    pub(super) json: Cow<'a, str>,
+    /// A part of it is media.
+    pub(super) has_media: bool,
+    /// A part of it is given as embeddings.
+    pub(super) has_embeds: bool,
+    /// No part of it is anything but text, as engines judge that.
+    pub(super) only_text: bool,
+    /// Its beginning, as in the body: the messages up to the first of the user. It stays what it is while the conversation
+    /// grows. Empty where there is no message.
+    pub(super) head: &'a str,
+}
+
+impl<'a> Messages<'a> {
+    /// One text in place of messages.
+    pub(super) fn of_text(text: &'a str) -> Self {
+        Self { json: Cow::Borrowed(text), has_media: false, has_embeds: false, only_text: true, head: text }
+    }
+
+    /// Reads the JSON array `text`.
+    pub(super) fn read(text: &'a str, dialect: &'static Dialect) -> Result<Self, Fault> {
+        let mut walk = Walk {
+            text,
+            dialect,
+            json: String::new(),
+            copied: 0,
+            has_media: false,
+            has_embeds: false,
+            only_text: true,
+        };
+        let (mut head_end, mut head_is_whole) = (1, false);
+        let mut scanner = Scanner::new(text);
+        scanner.array(|s, index| {
+            let by_user = walk.message(s)?;
+            if !head_is_whole {
+                head_end = s.at();
+                head_is_whole = by_user || index + 1 == HEAD_MESSAGES;
+            }
+            Ok(())
+        })?;
+        let Walk { json, copied, has_media, has_embeds, only_text, .. } = walk;
+        let json = if copied == 0 {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(json + text.get(copied..).unwrap_or_default())
+        };
+        let head = text.get(1..head_end).unwrap_or_default();
+        Ok(Self { json, has_media, has_embeds, only_text, head })
+    }
 }
 
 struct Walk<'a> {
     text: &'a str,
+    dialect: &'static Dialect,
     /// The result up to `copied`; empty while nothing has been replaced.
     json: String,
     copied: usize,
     has_media: bool,
+    has_embeds: bool,
+    only_text: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn message(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Fault> {
+    /// Takes a message. True: it is the user's.
+    fn message(&mut self, scanner: &mut Scanner<'a>) -> Result<bool, Fault> {
+        let mut by_user = false;
+        if scanner.peek() != Some(b'{') {
+            return scanner.value().map(|_| by_user);
+        }
+        scanner.object(|s, key| {
+            let key = name(key);
+            if self.dialect.parts.contains(&key.as_ref()) {
+                return self.parts(s, true);
+            }
+            let value = s.value()?;
+            if key == "role" {
+                by_user = value.text == "\"user\"";
+            }
+            Ok(())
+        })?;
+        Ok(by_user)
+    }
+
+    /// Takes a list of parts, or one part. `outer`: their parts may hold parts.
+    fn parts(&mut self, scanner: &mut Scanner<'a>, outer: bool) -> Result<(), Fault> {
+        match scanner.peek() {
+            Some(b'[') => scanner.array(|s, _| self.part(s, outer)),
+            _ => self.part(scanner, outer),
+        }
+    }
+
+    fn part(&mut self, scanner: &mut Scanner<'a>, outer: bool) -> Result<(), Fault> {
         if scanner.peek() != Some(b'{') {
             return scanner.value().map(drop);
         }
         scanner.object(|s, key| {
-            if s.peek() == Some(b'[') && is_one_of(key, &["content"]) {
-                s.array(|s, _| self.part(s))
+            let key = name(key);
+            if self.dialect.media.contains(&key.as_ref()) {
+                self.only_text = false;
+                let tensors = key.ends_with(TENSORS);
+                if s.peek() == Some(b'[') {
+                    s.array(|s, _| self.medium(s, tensors))
+                } else {
+                    self.medium(s, tensors)
+                }
+            } else if outer && self.dialect.nested.contains(&key.as_ref()) {
+                self.parts(s, false)
             } else {
-                s.value().map(drop)
+                let value = s.value()?;
+                if key == "type" {
+                    self.kind(value);
+                }
+                Ok(())
             }
         })
     }
 
-    fn part(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Fault> {
-        if scanner.peek() != Some(b'{') {
-            return scanner.value().map(drop);
-        }
-        scanner.object(|s, key| if is_one_of(key, &MEDIA) { self.media(s) } else { s.value().map(drop) })
+    /// The type of a part.
+    fn kind(&mut self, value: Raw<'_>) {
+        let Some(Ok(kind)) = value.as_str() else {
+            self.only_text = false;
+            return;
+        };
+        self.only_text &= TEXT_TYPES.contains(&kind.as_ref());
+        self.has_media |= self.dialect.media.contains(&kind.as_ref());
+        self.has_embeds |= kind == EMBEDS_TYPE;
     }
 
-    fn media(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Fault> {
+    fn medium(&mut self, scanner: &mut Scanner<'a>, tensors: bool) -> Result<(), Fault> {
         if scanner.peek() != Some(b'{') {
             return self.payload(scanner);
         }
-        scanner.object(|s, key| if is_one_of(key, &PAYLOADS) { self.payload(s) } else { s.value().map(drop) })
+        self.has_media = true;
+        scanner.object(|s, key| {
+            if tensors || PAYLOADS.contains(&name(key).as_ref()) {
+                self.payload(s)
+            } else {
+                s.value().map(drop)
+            }
+        })
     }
 
     fn payload(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Fault> {
@@ -114,9 +236,9 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Is the key, as it stands between its quotes, one of these names?
-fn is_one_of(key: &str, names: &[&str]) -> bool {
-    unescape(key).is_ok_and(|key| names.contains(&key.as_ref()))
+/// The name that a key, as it stands between its quotes, is; empty where it is none.
+fn name(key: &str) -> Cow<'_, str> {
+    unescape(key).unwrap_or_default()
 }
 
 /// A digest of what the string stands for, the same however it is escaped. The key is fixed: every filter must make
@@ -131,49 +253,4 @@ fn digest(escaped: &str) -> u128 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Messages<'_> {
-        digest_media(text).expect("a JSON array")
-    }
-
-    #[test]
-    fn text_is_borrowed_untouched_even_where_it_looks_like_media() {
-        let text = r#"[ {"role":"user", "content":"data:image/png;base64,AAAA", "image_url":{"url":"x"}},
-            {"content":[{"type":"text","text":"{\"image_url\":\"x\"}"}, null, 3, "image_url"]}, null ]"#;
-        let messages = read(text);
-        assert!(matches!(messages.json, Cow::Borrowed(json) if json == text));
-        assert!(!messages.has_media);
-    }
-
-    #[test]
-    fn payloads_become_digests_and_nothing_else_changes() {
-        let text = r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"AAAA","detail":"low"}},
-            {"type":"input_audio","input_audio":{"data":"BBBB","format":"wav"}},{"type":"text","text":"AAAA"},
-            {"image_\u0075rl":"AAAA"},{"image_url":{"url":null}}]}]"#;
-        let digest = |payload| format!("warmpath-media:{:032x}", digest(payload));
-        let expected = text
-            .replace(r#""url":"AAAA""#, &format!(r#""url":"{}""#, digest("AAAA")))
-            .replace(r#""BBBB""#, &format!(r#""{}""#, digest("BBBB")))
-            .replace(r#"\u0075rl":"AAAA""#, &format!(r#"\u0075rl":"{}""#, digest("AAAA")));
-        let messages = read(text);
-        assert_eq!(messages.json, expected);
-        assert!(messages.has_media);
-        assert_ne!(digest("AAAA"), digest("BBBB"));
-    }
-
-    #[test]
-    fn a_digest_does_not_depend_on_escapes() {
-        assert_eq!(digest("data:image/png"), digest(r"data:image\/png"));
-        assert_eq!(digest("A"), digest(r"\u0041"));
-        assert_ne!(digest(r"\ud800"), digest(""));
-    }
-
-    #[test]
-    fn the_head_is_the_first_two_messages() {
-        assert_eq!(read(r#"[{"a":1}, {"b":2} ,{"c":3}]"#).head, r#"{"a":1}, {"b":2}"#);
-        assert_eq!(read(r#"[{"a":1}]"#).head, r#"{"a":1}"#);
-        assert_eq!(read("[]").head, "");
-    }
-}
+mod tests;

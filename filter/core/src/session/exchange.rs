@@ -40,6 +40,8 @@ pub enum Input<'a> {
     },
     /// More of the answer's body came.
     AnswerChunk {
+        /// The chunk's beginning, as much as [`Window::head`] asked for.
+        head: &'a [u8],
         /// The chunk, or only its end.
         tail: &'a [u8],
         /// That was all.
@@ -70,6 +72,15 @@ pub enum Effect<'a> {
     Resume,
     /// Set these headers on the answer.
     Receipt(Vec<(&'static str, String)>),
+}
+
+/// How much of a chunk of the answer is looked at, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Of its beginning.
+    pub head: usize,
+    /// Of its end; at least 1, since an empty end tells that nothing came.
+    pub tail: usize,
 }
 
 /// A question for the indexer.
@@ -148,7 +159,7 @@ pub struct Settled {
     pub outcome: Outcome,
     /// Why it was not scored.
     pub reason: Option<Reason>,
-    /// Time between the end of its body and the decision, in microseconds; none: its body was not read.
+    /// Time between the question and the decision, in microseconds; none: there was none to ask.
     pub added_us: Option<u64>,
     /// Time between the question and what came of it, in microseconds; none: nobody was asked.
     pub asked_us: Option<u64>,

@@ -190,6 +190,7 @@ pub(super) fn release_unused(reply: Reply, worker: &mut Worker) {
             usage: Usage::default(),
             attempts: 0,
             fallback_reason: None,
+            response: None,
         };
         worker.reports.push(Event { decision_id: reply.decision_id, elapsed_us: 0, what: What::End(end) });
     }

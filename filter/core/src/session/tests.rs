@@ -1,9 +1,12 @@
 //! Every pair of state and input, and what the books say afterwards.
 
+mod responses;
+
 use super::*;
 use crate::config::Config;
 use crate::limits::{CONFIRM_AFTER_MS, LEASE_RENEWAL_MS};
 use crate::report::{End, EndCause, Event, What};
+use crate::response::ResponseKey;
 use crate::ring::{EndpointSet, Place};
 use crate::usage::Usage;
 
@@ -31,8 +34,21 @@ fn worker() -> Worker {
     worker
 }
 
+fn head(target: Result<Target, Reason>) -> RequestHead {
+    RequestHead { target, content_length: None, is_encoded: false, is_multipart: false, ends: false }
+}
+
 fn completion() -> RequestHead {
-    RequestHead { path: Some(KnownPath::Completions), is_post: true, ..RequestHead::default() }
+    head(Ok(Target::Prompt(KnownPath::Completions)))
+}
+
+/// A request about a response that an engine keeps.
+fn stored() -> RequestHead {
+    RequestHead { ends: true, ..head(Ok(Target::Stored(response("resp_1")))) }
+}
+
+fn response(id: &str) -> ResponseKey {
+    ResponseKey::of(id.as_bytes()).expect("a key")
 }
 
 fn reply(decision_id: u64) -> Reply {
@@ -63,7 +79,7 @@ fn way_to(state: StateName) -> Vec<Input<'static>> {
         StateName::Asking => asking,
         StateName::Routed => and(&asking, Input::Reply(reply(1))),
         StateName::FallenBack => and(&asking, Input::Failure(Failure::Unavailable)),
-        StateName::PassedThrough => vec![Input::Headers(RequestHead::default())],
+        StateName::PassedThrough => vec![Input::Headers(head(Err(Reason::Path)))],
         StateName::Answering => and(&way_to(StateName::Routed), answer(FIRST)),
         StateName::Done => and(&way_to(StateName::Answering), Input::Log(Ending::default())),
     }
@@ -98,14 +114,15 @@ fn every_pair_of_state_and_input_does_what_the_table_says() {
     let more = Input::BodyChunk { bytes: 40, ends: false };
     let last = Input::BodyChunk { bytes: 40, ends: true };
     let large = Input::BodyChunk { bytes: usize::MAX, ends: false };
-    let chunk = Input::AnswerChunk { tail: b"x", ends: false };
+    let chunk = Input::AnswerChunk { head: b"x", tail: b"x", ends: false };
     // Rows: inputs, and how long after the question they come. Columns: states. A cell: the next state's first letters
     // where it changes, then the effects. `U` lets a held request go on.
     #[rustfmt::skip]
     let table = [
         //                                             Headers   Collecting Asking      Routed Fallen Passed Answer Done
         (Input::Headers(completion()), 0,             ["Col H",  "",        "H",        "",    "",    "",    "",    ""]),
-        (Input::Headers(RequestHead::default()), 0,   ["Pas S",  "",        "H",        "",    "",    "",    "",    ""]),
+        (Input::Headers(stored()), 0,                 ["Ask A",  "",        "H",        "",    "",    "",    "",    ""]),
+        (Input::Headers(head(Err(Reason::Path))), 0,  ["Pas S",  "",        "H",        "",    "",    "",    "",    ""]),
         (more, 0,                                     ["",       "H",       "H",        "",    "",    "",    "",    ""]),
         (last, 0,                                     ["",       "B",       "H",        "",    "",    "",    "",    ""]),
         (large, 0,                                    ["",       "Pas S",   "H",        "",    "",    "",    "",    ""]),
@@ -161,8 +178,8 @@ fn the_headers_decide_what_is_never_collected() {
         let effects = Session::new(0).step(Input::Headers(head), &mut worker(), 0);
         settled(&effects).1
     };
-    assert_eq!(with(|h| h.path = None), Some(Reason::Path));
-    assert_eq!(with(|h| h.is_post = false), Some(Reason::Method));
+    assert_eq!(with(|h| h.target = Err(Reason::Path)), Some(Reason::Path));
+    assert_eq!(with(|h| h.target = Err(Reason::Method)), Some(Reason::Method));
     assert_eq!(with(|h| h.ends = true), Some(Reason::EmptyBody));
     assert_eq!(with(|h| h.content_length = Some(0)), Some(Reason::EmptyBody));
     assert_eq!(with(|h| h.content_length = Some(1 << 40)), Some(Reason::BodyTooLarge));
@@ -275,15 +292,23 @@ fn the_whole_life_of_a_scored_request_is_reported() {
     let mut session = session_in(StateName::Routed, &mut worker);
     let mut at = |input, us: u64| session.step(input, &mut worker, START_US + us);
     at(answer(SECOND), 10);
-    at(Input::AnswerChunk { tail: b"", ends: false }, 20);
+    at(Input::AnswerChunk { head: b"", tail: b"", ends: false }, 20);
     at(
         Input::AnswerChunk {
+            head: b"",
             tail: br#"data: {"usage":{"prompt_tokens":80,"completion_tokens":2,"#,
             ends: false,
         },
         30,
     );
-    at(Input::AnswerChunk { tail: br#""prompt_tokens_details":{"cached_tokens":64}}}"#, ends: true }, 40);
+    at(
+        Input::AnswerChunk {
+            head: b"",
+            tail: br#""prompt_tokens_details":{"cached_tokens":64}}}"#,
+            ends: true,
+        },
+        40,
+    );
     at(Input::Log(Ending { flags: 0, attempts: 2 }), 50);
     let usage = Usage { prompt_tokens: Some(80), completion_tokens: Some(2), cached_tokens: Some(64) };
     let end = End {
@@ -293,6 +318,7 @@ fn the_whole_life_of_a_scored_request_is_reported() {
         usage,
         attempts: 2,
         fallback_reason: None,
+        response: None,
     };
     let first_byte = What::FirstByte { endpoint: SECOND.to_owned(), http_status: 200 };
     let expected = [
@@ -334,7 +360,7 @@ fn a_request_that_no_indexer_decided_is_reported_with_its_reason() {
     let mut session = session_in(StateName::FallenBack, &mut worker);
     assert_eq!(worker.ring.in_flight(), 1);
     session.step(answer(FIRST), &mut worker, START_US);
-    session.step(Input::AnswerChunk { tail: b"x", ends: true }, &mut worker, START_US);
+    session.step(Input::AnswerChunk { head: b"x", tail: b"x", ends: true }, &mut worker, START_US);
     session.step(Input::Log(Ending::default()), &mut worker, START_US + 5);
     let reported = events(&mut worker);
     assert!(matches!(
@@ -353,9 +379,9 @@ fn requests_that_run_on_no_engine_are_nobodys_business() {
     let mut worker = worker();
     let mut session = session_in(StateName::PassedThrough, &mut worker);
     session.step(answer(FIRST), &mut worker, START_US);
-    assert!(!session.reads_answer());
+    assert_eq!(session.window(), None);
     assert_eq!(worker.ring.in_flight(), 0);
-    session.step(Input::AnswerChunk { tail: b"x", ends: true }, &mut worker, START_US);
+    session.step(Input::AnswerChunk { head: b"x", tail: b"x", ends: true }, &mut worker, START_US);
     session.step(Input::Log(Ending::default()), &mut worker, START_US);
     assert!(events(&mut worker).is_empty());
 }
