@@ -95,16 +95,14 @@ fn find(bytes: &[u8]) -> Option<ResponseKey> {
     })
 }
 
-/// The member `id` of the object that comes next.
+/// The member `id` of the object that comes next. The first counts: what follows may not have come yet.
 fn id(scanner: &mut Scanner<'_>) -> Option<ResponseKey> {
     let mut found = None;
     // A fault is the end of what has come so far.
     _ = scanner.object(|s, key| {
         let value = s.value()?;
-        if key == "id"
-            && let Some(Ok(id)) = value.as_str()
-        {
-            found = ResponseKey::of(id.as_bytes());
+        if key == "id" && found.is_none() {
+            found = value.as_str().and_then(Result::ok).and_then(|id| ResponseKey::of(id.as_bytes()));
         }
         Ok(())
     });
@@ -113,6 +111,8 @@ fn id(scanner: &mut Scanner<'_>) -> Option<ResponseKey> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const ID: &str = "resp_8a1c";
@@ -140,7 +140,7 @@ mod tests {
         let long = "é\\n".repeat(ANSWER_HEAD_BYTES);
         for answer in [
             format!(r#"{{"id":"{ID}","created_at":1,"instructions":"{long}"}}"#),
-            format!(" \r\n{{\"object\":\"response\",\"error\":null,\"id\" : \"resp_8\\u00611c\"}}"),
+            " \r\n{\"object\":\"response\",\"error\":null,\"id\" : \"resp_8\\u00611c\"}".to_owned(),
             format!(
                 "event: response.created\ndata: {{\"response\":{{\"id\":\"{ID}\",\"instructions\":\"{long}\"}},\
                  \"type\":\"response.created\"}}\n\n"
@@ -189,5 +189,47 @@ mod tests {
         let mut off = IdReader::Off;
         off.push(br#"{"id":"x"}"#);
         assert_eq!((off.wanted(), off.key()), (0, None));
+    }
+
+    /// What answers are made of, in any order.
+    fn nearly_answers() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(vec![
+            "{",
+            "}",
+            ":",
+            ",",
+            " ",
+            "\n",
+            "data:",
+            "data: ",
+            "event: x\n",
+            "\"id\":\"a\"",
+            "\"id\":\"b\"",
+            "\"id\":",
+            "\"\\u0061\"",
+            "\"response\":",
+            "{\"id\":\"c\"",
+            "null",
+            "1",
+            "é",
+            "\"",
+            "[",
+            "]",
+        ]);
+        prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_do_not_matter_and_nothing_panics(
+            pieces in nearly_answers(), bytes in prop::collection::vec(any::<u8>(), 0..40), size in 1usize..9,
+        ) {
+            let answer = [pieces.as_bytes(), &bytes].concat();
+            let mut whole = IdReader::Seeking(vec![]);
+            whole.push(&answer);
+            let mut cut = IdReader::Seeking(vec![]);
+            answer.chunks(size).for_each(|chunk| cut.push(chunk));
+            prop_assert_eq!(whole.key(), cut.key());
+        }
     }
 }

@@ -28,6 +28,7 @@
 //! never calls back.
 
 mod answer;
+mod asking;
 mod exchange;
 mod fate;
 
@@ -35,12 +36,13 @@ pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route,
 
 use crate::body::{self, Collect};
 use crate::headers::RequestHead;
-use crate::limits::{BODY_WAIT_MS, TIMER_SLACK_US};
+use crate::limits::BODY_WAIT_MS;
 use crate::outcome::{Outcome, Reason};
 use crate::path::{KnownPath, Target};
 use crate::request::{self, PromptRequest};
 use crate::worker::Worker;
 use answer::{Answer, Reads};
+use asking::{Asking, resumed};
 use fate::Fate;
 
 /// Effects of one input at most.
@@ -68,15 +70,6 @@ enum State {
     PassedThrough(Fate),
     Answering(Answer),
     Done,
-}
-
-#[derive(Clone, Debug)]
-struct Asking {
-    /// The call, once it was sent.
-    call: Option<u32>,
-    /// When the body was complete and the question was made.
-    since_us: u64,
-    affinity: u64,
 }
 
 /// Names of the states, for tests and logs.
@@ -270,55 +263,6 @@ impl Session {
         (State::Asking(asking), vec![Effect::Ask(Box::new(ask))])
     }
 
-    fn asking<'a>(&self, asking: Asking, input: Input<'a>, worker: &mut Worker, now_us: u64) -> Step<'a> {
-        let waited_us = now_us.saturating_sub(asking.since_us);
-        let late = waited_us >= worker.config.timeout_us;
-        // The proxy's timer for the call may go off a little before ours would.
-        let about_late = waited_us + TIMER_SLACK_US >= worker.config.timeout_us;
-        match input {
-            Input::Asked(call) => (State::Asking(Asking { call: Some(call), ..asking }), vec![Effect::Hold]),
-            Input::Reply(reply) => {
-                worker.circuit.answered();
-                resumed_if(asking.call.is_some(), self.route(&asking, reply, worker, now_us))
-            }
-            Input::Failure(failure) => {
-                match failure {
-                    Failure::Rejected => worker.circuit.answered(),
-                    Failure::Unavailable | Failure::BadReply => worker.circuit.failed(now_us),
-                }
-                let reason = match failure {
-                    Failure::Rejected => Reason::Rejected,
-                    Failure::BadReply => Reason::BadReply,
-                    Failure::Unavailable if about_late => Reason::Deadline,
-                    Failure::Unavailable => Reason::Unavailable,
-                };
-                resumed_if(asking.call.is_some(), self.fall_back(&asking, reason, worker, now_us))
-            }
-            Input::Tick if late => {
-                worker.circuit.failed(now_us);
-                let (state, mut effects) = resumed(self.fall_back(&asking, Reason::Deadline, worker, now_us));
-                effects.splice(0..0, asking.call.map(Effect::Cancel));
-                (state, effects)
-            }
-            Input::AnswerHeaders { status, endpoint, ends } => {
-                worker.circuit.abandoned();
-                let (state, mut effects) = self.answer_early(status, endpoint, ends, worker);
-                effects.splice(0..0, asking.call.map(Effect::Cancel));
-                (state, effects)
-            }
-            Input::Log(ending) => {
-                worker.circuit.abandoned();
-                self.gone(ending, worker, now_us)
-            }
-            Input::BodyChunk { .. } | Input::Trailers | Input::Body(_) | Input::Headers(_) => {
-                (State::Asking(asking), vec![Effect::Hold])
-            }
-            Input::Tick | Input::AnswerChunk { .. } | Input::AnswerTrailers => {
-                (State::Asking(asking), vec![])
-            }
-        }
-    }
-
     /// The indexer decided.
     fn route<'a>(&self, asking: &Asking, mut reply: Reply, worker: &mut Worker, now_us: u64) -> Step<'a> {
         if let Some(set) = reply.endpoints.take() {
@@ -395,19 +339,6 @@ impl Session {
         Answer::none(fate, self.reads).end(ending, worker, now_us);
         (State::Done, effects)
     }
-}
-
-fn resumed(step: Step<'_>) -> Step<'_> {
-    resumed_if(true, step)
-}
-
-/// A request that was held by an earlier callback must be told to go on; one that is just being looked at goes on when
-/// the callback returns.
-fn resumed_if(held: bool, (state, mut effects): Step<'_>) -> Step<'_> {
-    if held {
-        effects.push(Effect::Resume);
-    }
-    (state, effects)
 }
 
 #[cfg(test)]

@@ -35,11 +35,14 @@ impl Tail {
         self.bytes.extend_from_slice(chunk);
     }
 
-    /// The last `usage` object in it; all absent where there is none.
+    /// The last `usage` object in it; all absent where there is none. Only [`USAGE_TAIL_BYTES`] count, so that it does
+    /// not depend on how the answer was cut.
     pub fn usage(&self) -> Usage {
-        let mut end = self.bytes.len();
-        while let Some(at) = rfind(self.bytes.get(..end).unwrap_or_default(), NAME) {
-            if let Some(usage) = self.bytes.get(at + NAME.len()..).and_then(read) {
+        let surplus = self.bytes.len().saturating_sub(USAGE_TAIL_BYTES);
+        let bytes = self.bytes.get(surplus..).unwrap_or_default();
+        let mut end = bytes.len();
+        while let Some(at) = rfind(bytes.get(..end).unwrap_or_default(), NAME) {
+            if let Some(usage) = bytes.get(at + NAME.len()..).and_then(read) {
                 return usage;
             }
             end = at;
@@ -183,5 +186,15 @@ mod tests {
         let answer =
             format!(r#"{{"usage":{{"prompt_tokens":1}},"text":"{}"}}"#, "x".repeat(3 * USAGE_TAIL_BYTES));
         assert_eq!(usage_of(&answer, 1000), Usage::default());
+    }
+
+    #[test]
+    fn a_usage_counts_by_its_place_and_not_by_how_the_answer_was_cut() {
+        for (behind, seen) in [(USAGE_TAIL_BYTES - 30, Some(1)), (USAGE_TAIL_BYTES, None)] {
+            let answer = format!(r#"{{"usage":{{"prompt_tokens":1}}}}{}"#, " ".repeat(behind));
+            for size in [1, 7, 4096, 100_000] {
+                assert_eq!(usage_of(&answer, size).prompt_tokens, seen, "{behind} in chunks of {size}");
+            }
+        }
     }
 }

@@ -30,10 +30,11 @@ fn untouched(path: KnownPath, body: &str) {
 
 #[test]
 fn of_a_responses_body_the_members_that_reach_the_tokens_are_sent_as_they_are() {
-    let body = r#"{"model":"m","input": "hi ü" ,"temperature":0.5,"instructions":"be \u00fcseful","tools":[ {"z":1e2} ],
-        "store":false,"tool_choice":"auto","reasoning":{"effort" :"low"},"text":{"format":{"type":"text"}},
+    let body = r#"{"model":"m","input": "hi ü" ,"temperature":0.5,"instructions":"be \u00fcseful",
+        "tools":[ {"z":1e2} ],"store":false,"tool_choice":"auto","reasoning":{"effort" :"low"},"text":{"format":{"type":"text"}},
         "truncation":"auto","chat_template_kwargs":{"a":1.0},"previous_input_messages":[],"prompt":{"id":"p"},
-        "metadata":{"input":"x"},"max_output_tokens":9,"n":5,"truncate_prompt_tokens":"x","add_special_tokens":7}"#;
+        "metadata":{"input":"x"},"max_output_tokens":9,"n":5,"truncate_prompt_tokens":"x",
+        "add_special_tokens":7}"#;
     let request = responses(body);
     assert_eq!((request.model.as_ref(), request.max_output_tokens), ("m", 9));
     assert_eq!((request.sequences_per_prompt, request.truncate_prompt_tokens), (1, None));
@@ -73,7 +74,8 @@ fn media_of_the_new_shapes_are_told_and_replaced() {
             KnownPath::Responses,
             json!({ "input": [{ "role": "user", "content": [
                 { "type": "input_text", "text": "what is it?" }, { "type": "input_image", "image_url": url },
-                { "type": "input_file", "file_data": url }, { "type": "input_audio", "input_audio": { "data": payload } },
+                { "type": "input_file", "file_data": url },
+                { "type": "input_audio", "input_audio": { "data": payload } },
             ] }] }),
         ),
         (
@@ -83,7 +85,7 @@ fn media_of_the_new_shapes_are_told_and_replaced() {
         (KnownPath::Messages, json!({ "messages": [{ "role": "user", "content": [image.clone()] }] })),
         (
             KnownPath::Messages,
-            json!({ "messages": [{ "role": "user", "content": [{ "type": "tool_result", "content": [image] }] }] }),
+            json!({ "messages": [{ "content": [{ "type": "tool_result", "content": [image] }] }] }),
         ),
     ] {
         let body = body.to_string();
@@ -134,8 +136,8 @@ fn an_embeddings_input_has_the_forms_of_a_prompt() {
 
 #[test]
 fn an_embeddings_conversation_generates_nothing_unless_told() {
-    let body = r#"{"messages":[{"role":"user","content":"a"}],"input":"b","tools":["\ud800"],"reasoning_effort":3,
-        "kv_transfer_params":{"prompt_token_ids":[1]},"chat_template_kwargs":{"x":1}}"#;
+    let body = r#"{"messages":[{"role":"user","content":"a"}],"input":"b","tools":["\ud800"],
+        "reasoning_effort":3,"kv_transfer_params":{"prompt_token_ids":[1]},"chat_template_kwargs":{"x":1}}"#;
     let chat = conversation(read(KnownPath::Embeddings, body));
     assert_eq!(chat.messages, r#"[{"role":"user","content":"a"}]"#);
     assert_eq!((chat.tools, chat.template_kwargs), (None, Some(r#"{"x":1}"#)));
@@ -223,6 +225,7 @@ fn the_beginning_of_every_shape_chooses_the_endpoint() {
     let of = |path, body: Value| extract(path, body.to_string().as_bytes()).expect("readable").affinity;
     let user = |text: &str| json!({ "role": "user", "content": text });
     let reply = json!({ "role": "assistant", "content": "b" });
+    let billing = |value: &str| json!({ "text": format!("x-anthropic-billing-header: {value}") });
     // (path, a first request, one that goes on, others)
     for (path, first, next, others) in [
         (
@@ -245,8 +248,8 @@ fn the_beginning_of_every_shape_chooses_the_endpoint() {
         ),
         (
             KnownPath::Messages,
-            json!({ "system": [{ "text": "x-anthropic-billing-header: 1" }, { "text": "s" }], "messages": [user("a")] }),
-            json!({ "system": [{ "text": "x-anthropic-billing-header: 2" }, { "text": "s" }], "messages": [user("a")] }),
+            json!({ "system": [billing("1"), { "text": "s" }], "messages": [user("a")] }),
+            json!({ "system": [billing("2"), { "text": "s" }], "messages": [user("a")] }),
             [json!({ "system": [{ "text": "s" }], "messages": [] }), json!({ "messages": [user("a")] })],
         ),
         (
