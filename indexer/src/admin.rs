@@ -1,4 +1,5 @@
-//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state`. Reads everything, changes nothing.
+//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state` read and change nothing; `POST /reload` asks the
+//! [`Reloader`](crate::models::Reloader) to read the models again.
 
 use std::sync::Arc;
 
@@ -6,10 +7,11 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
 
 mod collector;
 pub mod state;
@@ -18,6 +20,7 @@ pub use collector::EndpointCollector;
 pub use state::StateSource;
 
 use crate::lifecycle::Readiness;
+use crate::models::ReloadOrder;
 
 /// Media type of the exposition.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,6 +31,7 @@ pub struct Admin {
     pub registry: Arc<Registry>,
     pub readiness: Readiness,
     pub state: Arc<StateSource>,
+    pub reloads: mpsc::Sender<ReloadOrder>,
 }
 
 impl Admin {
@@ -37,6 +41,7 @@ impl Admin {
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/state", get(show_state))
+            .route("/reload", post(reload))
             .with_state(self)
     }
 }
@@ -67,4 +72,18 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 
 async fn show_state(State(admin): State<Admin>) -> Response {
     Json(admin.state.read()).into_response()
+}
+
+/// Answers when the reload has ended: 200 with what it changed, 422 with why it was refused. 503: one is running and
+/// others wait, or the program has not started up or is ending.
+async fn reload(State(admin): State<Admin>) -> Response {
+    let (reply, ended) = oneshot::channel();
+    if admin.reloads.try_send(ReloadOrder { reply }).is_err() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "not now; ask again\n").into_response();
+    }
+    match ended.await {
+        Ok(Ok(reloaded)) => Json(reloaded).into_response(),
+        Ok(Err(error)) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n")).into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the program is ending\n").into_response(),
+    }
 }

@@ -3,17 +3,20 @@
 //! The only place that knows all parts. [`App::build`] binds, loads and starts, and tells the real addresses;
 //! [`App::run_until`] watches the tasks, drains and returns.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use parking_lot::{Mutex, RwLock};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::Registry as MetricRegistry;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, watch};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
@@ -25,7 +28,9 @@ use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::metrics::DecideMetrics;
-use crate::decide::{Decider, Models, Shared};
+use crate::decide::{Decider, Shared};
+use crate::drift::{DriftMetrics, DriftWatch};
+use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
 use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
@@ -33,7 +38,8 @@ use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
-use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, next_signal};
+use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
+use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
@@ -74,8 +80,9 @@ struct Core {
     index: Arc<RwLock<Index>>,
     books: Arc<Mutex<Books>>,
     ingest: Arc<Ingest>,
-    /// Names of the models, by their index.
-    model_names: Arc<[String]>,
+    registry: Arc<Registry>,
+    drift: Arc<DriftWatch>,
+    engines: watch::Receiver<Arc<Directory>>,
 }
 
 /// The metrics of every part.
@@ -84,13 +91,18 @@ struct Metrics {
     fleet: FleetMetrics,
     decide: DecideMetrics,
     peers: PeerMetrics,
+    engines: EngineMetrics,
+    models: ModelMetrics,
 }
 
 // === impl App ===
 
 impl App {
-    /// Loads the models, binds the listeners and starts everything behind them.
-    pub async fn build(config: Config) -> anyhow::Result<Self> {
+    /// Loads the models, binds the listeners and starts everything behind them. `file` is where the configuration came
+    /// from, and where a reload reads it again.
+    pub async fn build(config: Config, file: Option<PathBuf>) -> anyhow::Result<Self> {
+        // First, because a hangup ends the process until somebody listens to it.
+        let hangups = hangups()?;
         let readiness = Readiness::new();
         let waiting = Waiting { models: readiness.wait_for("models"), fleet: readiness.wait_for("fleet") };
         let mut tasks = Tasks::new();
@@ -101,18 +113,24 @@ impl App {
         let bound = Bound { grpc: grpc.local_addr()?, admin: admin.local_addr()? };
         tracing::info!(grpc = %bound.grpc, admin = %bound.admin, "listening");
 
-        let core = Core::new(&config)?;
         let metrics = Metrics::default();
+        let clock = Clock::start();
+        let view: Arc<View> = Arc::default();
+        let (poller, engines) = Poller::new(config.scrape, clock, view.clone(), metrics.engines.clone());
+        let core = Core::new(&config, clock, view, engines)?;
+        let (reloads, orders) = mpsc::channel(reload::ORDERS_MAX);
         // Admin before the rest, so that the start can be watched.
-        spawn_admin(&mut tasks, admin, core.admin(metrics.registry(&core), readiness.clone()));
+        spawn_admin(&mut tasks, admin, core.admin(metrics.registry(&core), readiness.clone(), reloads));
         start_fleet(&mut tasks, &config, &core, &metrics);
+        let stop = tasks.stop();
+        tasks.spawn("engines", poller.run(stop));
         let peer = start_peers(&mut tasks, &config, &core, &metrics);
 
         let model_configs = config.models.clone();
-        let models = tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??;
+        core.registry.install(tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??);
         drop(waiting.models);
-        let scorer = core.scorer(&config, models, &metrics);
-        spawn_grpc(&mut tasks, grpc, scorer, peer);
+        spawn_grpc(&mut tasks, grpc, core.scorer(&config, &metrics), peer);
+        spawn_reloader(&mut tasks, core.reloader(config.clone(), file, &metrics), orders, hangups);
 
         let deadline = Duration::from_millis(config.lifecycle.warmup_ms);
         let warmup = Warmup { view: core.view, ingest: core.ingest.clone(), deadline };
@@ -166,22 +184,33 @@ impl App {
 // === impl Core ===
 
 impl Core {
-    fn new(config: &Config) -> anyhow::Result<Self> {
-        let clock = Clock::start();
+    fn new(
+        config: &Config,
+        clock: Clock,
+        view: Arc<View>,
+        engines: watch::Receiver<Arc<Directory>>,
+    ) -> anyhow::Result<Self> {
         let hasher = KeyHasher::new(rand::random::<[u8; KEY_BYTES]>());
         let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
         let index = Arc::new(RwLock::new(Index::new(hasher, limits)));
         Ok(Self {
             clock,
-            view: Arc::default(),
+            view,
             books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
             ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock)?),
             index,
-            model_names: config.models.iter().map(|model| model.name.clone()).collect(),
+            registry: Arc::new(Registry::of_names(&config.models)),
+            drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
+            engines,
         })
     }
 
-    fn admin(&self, registry: Registry, readiness: Readiness) -> Admin {
+    fn admin(
+        &self,
+        metrics: MetricRegistry,
+        readiness: Readiness,
+        reloads: mpsc::Sender<ReloadOrder>,
+    ) -> Admin {
         let state = StateSource {
             view: self.view.clone(),
             books: self.books.clone(),
@@ -189,14 +218,18 @@ impl Core {
             ingest: self.ingest.clone(),
             readiness: readiness.clone(),
             clock: self.clock,
-            models: self.model_names.clone(),
+            registry: self.registry.clone(),
+            drift: self.drift.clone(),
+            engines: self.engines.clone(),
         };
-        Admin { registry: Arc::new(registry), readiness, state: Arc::new(state) }
+        Admin { registry: Arc::new(metrics), readiness, state: Arc::new(state), reloads }
     }
 
-    fn scorer(&self, config: &Config, models: Models, metrics: &Metrics) -> ScorerServer<ScorerService> {
+    fn scorer(&self, config: &Config, metrics: &Metrics) -> ScorerServer<ScorerService> {
         let shared = Shared {
+            registry: self.registry.clone(),
             view: self.view.clone(),
+            engines: self.engines.clone(),
             index: self.index.clone(),
             books: self.books.clone(),
             clock: self.clock,
@@ -205,23 +238,42 @@ impl Core {
             books: self.books.clone(),
             view: self.view.clone(),
             clock: self.clock,
-            model_names: self.model_names.clone(),
+            registry: self.registry.clone(),
+            index: self.index.clone(),
+            drift: self.drift.clone(),
             metrics: metrics.decide.clone(),
         };
-        let decider = Arc::new(Decider::new(config, models, shared, metrics.decide.clone()));
+        let decider = Arc::new(Decider::new(config, shared, metrics.decide.clone()));
         ScorerServer::new(ScorerService { decider, reporter })
             .max_decoding_message_size(config.limits.max_message_bytes)
+    }
+
+    fn reloader(&self, config: Config, file: Option<PathBuf>, metrics: &Metrics) -> Reloader {
+        Reloader {
+            file,
+            config,
+            registry: self.registry.clone(),
+            view: self.view.clone(),
+            engines: self.engines.clone(),
+            drift: self.drift.clone(),
+            clock: self.clock,
+            metrics: metrics.models.clone(),
+            said: HashMap::new(),
+        }
     }
 }
 
 // === impl Metrics ===
 
 impl Metrics {
-    fn registry(&self, core: &Core) -> Registry {
-        let mut registry = Registry::with_prefix("warmpath");
+    fn registry(&self, core: &Core) -> MetricRegistry {
+        let mut registry = MetricRegistry::with_prefix("warmpath");
         self.fleet.register(&mut registry);
         self.decide.register(&mut registry);
         self.peers.register(&mut registry);
+        self.engines.register(&mut registry);
+        self.models.register(&mut registry);
+        core.drift.metrics().register(&mut registry);
         registry.register_collector(Box::new(core.ingest.collector()));
         let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
         registry.register_collector(Box::new(endpoints));
@@ -240,10 +292,11 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
         view: core.view.clone(),
         books: core.books.clone(),
         ingest: core.ingest.clone(),
-        models: core.model_names.clone(),
+        registry: core.registry.clone(),
         clock: core.clock,
         metrics: metrics.fleet.clone(),
         decide_metrics: metrics.decide.clone(),
+        drift_metrics: core.drift.metrics().clone(),
     };
     driver.observe(static_endpoints(config));
     let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
@@ -318,6 +371,16 @@ fn spawn_admin(tasks: &mut Tasks, listener: TcpListener, admin: Admin) {
             tracing::error!(%error, "the admin listener failed");
         }
     });
+}
+
+fn spawn_reloader(
+    tasks: &mut Tasks,
+    reloader: Reloader,
+    orders: mpsc::Receiver<ReloadOrder>,
+    hangups: Signal,
+) {
+    let stop = tasks.stop();
+    tasks.spawn("reload", reloader.run(orders, hangups, stop));
 }
 
 fn spawn_grpc(

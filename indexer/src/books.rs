@@ -1,4 +1,5 @@
-//! The ledger as the program shares it: one owner of the reservations and of the list of changes that peers are told.
+//! The ledger as the program shares it: one owner of the reservations, of where responses were made, and of the list of
+//! changes that peers are told.
 //!
 //! In: decisions and reports of our own, and changes that peers tell. Out: loads for ranking, and [`Change`]s for peers
 //! in the order in which they happened. It lives behind one mutex, which makes a pick and its reservation one step;
@@ -6,7 +7,8 @@
 //!
 //! Who tells whom: an indexer tells what happens to decisions it made, and what is reported to it of decisions others
 //! made. The maker of a decision repeats what it learns from others, so that its own stream is complete and in order;
-//! nobody else repeats anything, so nothing goes in circles.
+//! nobody else repeats anything, so nothing goes in circles. Where a response was made is told by the one to whom it was
+//! reported, and repeated by nobody.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use warmpath_kv::{Millis, StreamId};
 
-use crate::fleet::Snapshot;
+use crate::answers::{ANSWERS_MAX, Answers, ResponseKey};
+use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Ledger, Phase, Reservation, ReserveError};
 
 #[cfg(test)]
@@ -48,6 +51,11 @@ pub enum What {
     Started,
     Released,
     Renewed,
+    /// Not about a decision in flight: this endpoint made this response.
+    Answered {
+        key: ResponseKey,
+        endpoint: Arc<str>,
+    },
 }
 
 /// A reservation by the names that all indexers share; places are ours alone.
@@ -65,6 +73,7 @@ pub struct Placed {
 pub struct Books {
     own: IndexerId,
     ledger: Ledger,
+    answers: Answers,
     pending: Pending,
 }
 
@@ -128,7 +137,8 @@ impl DecisionIds {
 
 impl Books {
     pub fn new(own: IndexerId, capacity: usize) -> Self {
-        Self { own, ledger: Ledger::new(capacity), pending: Pending::Changes(Vec::new()) }
+        let (ledger, answers) = (Ledger::new(capacity), Answers::new(ANSWERS_MAX));
+        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()) }
     }
 
     pub fn own(&self) -> IndexerId {
@@ -137,6 +147,17 @@ impl Books {
 
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    /// Remembers that `endpoint` made a response, as was reported here.
+    pub fn answered(&mut self, key: ResponseKey, endpoint: &Endpoint, now: Millis) {
+        let Some(rank) = endpoint.ranks.first() else { return };
+        self.answers.note(key, rank.place, now);
+        self.tell(Change::answered(key, endpoint));
     }
 
     /// Takes the reservation of a decision made here.
@@ -191,7 +212,8 @@ impl Books {
         let maker = IndexerId::of(change.id);
         // Only its maker brings a decision into being: what is over here must not come back.
         let begins = maker == Some(sender) && matches!(change.what, What::Reserved(_));
-        if !known && !begins {
+        let is_about_one = !matches!(change.what, What::Answered { .. });
+        if is_about_one && !known && !begins {
             return PeerChange::UnknownDecision;
         }
         let heard = match &change.what {
@@ -202,6 +224,12 @@ impl Books {
             What::Started => self.ledger.apply(change.id, Event::Started, now).is_some(),
             What::Renewed => self.ledger.apply(change.id, Event::Renewed, now).is_some(),
             What::Released => self.ledger.apply(change.id, Event::Released, now).is_some(),
+            What::Answered { key, endpoint } => {
+                let rank = snapshot.by_name(endpoint).and_then(|endpoint| endpoint.ranks.first());
+                let Some(rank) = rank else { return PeerChange::UnknownEndpoint };
+                self.answers.note(*key, rank.place, now);
+                true
+            }
         };
         if !heard {
             return PeerChange::Refused;
@@ -227,8 +255,12 @@ impl Books {
         self.ledger.remove_place(place, now)
     }
 
-    /// Every live decision made here, as changes that build it anew.
+    /// Every live decision made here, and every response that is remembered, as changes that build it anew.
     pub fn snapshot(&self, fleet: &Snapshot) -> Vec<Change> {
+        let answered = self.answers.all().filter_map(|(key, place)| {
+            let (endpoint, _) = fleet.by_place(place)?;
+            Some(Change::answered(key, endpoint))
+        });
         let own = self.ledger.entries().filter(|(id, _)| IndexerId::of(*id) == Some(self.own));
         own.flat_map(|(id, entry)| {
             let reserved =
@@ -240,6 +272,7 @@ impl Books {
             let further = further.filter(|_| reserved.is_some()).map(|what| Change { id, what });
             reserved.into_iter().chain(further)
         })
+        .chain(answered)
         .collect()
     }
 
@@ -254,6 +287,14 @@ impl Books {
             Pending::Changes(_) => self.pending = Pending::Overflown,
             Pending::Overflown => {}
         }
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    fn answered(key: ResponseKey, endpoint: &Endpoint) -> Self {
+        Self { id: DecisionId(0), what: What::Answered { key, endpoint: endpoint.name.clone() } }
     }
 }
 

@@ -63,6 +63,8 @@ pub struct ModelConfig {
     pub name: String,
     /// Further names in requests that mean this model.
     pub aliases: Vec<String>,
+    /// Names of LoRA adapters of this model; those that engines list themselves need not be written.
+    pub adapters: Vec<String>,
     /// Folder with `tokenizer.json`, `tokenizer_config.json` and the chat template. None: only prompts given as token
     /// ids are scored.
     pub tokenizer_dir: Option<PathBuf>,
@@ -132,6 +134,8 @@ pub struct DnsEndpoints {
 pub struct Scrape {
     pub interval_ms: u64,
     pub timeout_ms: u64,
+    /// How often an engine is asked for its release and its adapters.
+    pub identity_interval_ms: u64,
     /// Refused connections in a row after which an endpoint is not chosen until it answers again.
     pub failures_to_avoid: u32,
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 use warmpath_core::limits::CANDIDATES_MAX;
 use warmpath_core::rank::{Candidate, Demand, Policy, Ranked, rank};
 use warmpath_kv::index::StreamStats;
@@ -26,22 +27,23 @@ use warmpath_kv::{Hits, Index, PromptKeys, Trust};
 mod candidates;
 mod measure;
 pub mod metrics;
-mod models;
 mod pool;
 mod question;
 mod reason;
 #[cfg(test)]
 mod tests;
 
-pub use models::{ModelErrors, Models};
 pub use question::{Chat, Prompt, Question};
 pub use reason::Reason;
 
+use crate::answers::ResponseKey;
 use crate::books::{Books, DecisionIds, Placed};
 use crate::clock::Clock;
 use crate::config::{Config, PolicyConfig};
+use crate::engines::Directory;
 use crate::fleet::{Endpoint, ModelIndex, Snapshot, View};
 use crate::ledger::{DecisionId, Forecast};
+use crate::models::{Registry, Target};
 use candidates::{Seat, gather, serving};
 use measure::{BYTES_PER_TOKEN, Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
@@ -62,13 +64,21 @@ pub struct Decision {
     pub id: DecisionId,
     /// Best first, at most three, each of another endpoint. Empty: none is known.
     pub picks: Vec<Pick>,
-    /// None: ranked with the prefix index.
-    pub load_only: Option<Reason>,
-    /// Of the first prompt; 0 where it was not tokenized.
+    pub verdict: Verdict,
+    /// Of the first prompt, as far as it is known; 0 where it was not tokenized.
     pub prompt_tokens: u32,
     /// Tokens of it that the best holder has.
     pub reachable_tokens: u32,
     pub policy: &'static str,
+}
+
+/// How far the prefix index made the ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Scored,
+    /// By the prompt's beginning alone, as what follows cannot be known.
+    ScoredInPart(Reason),
+    LoadOnly(Reason),
 }
 
 /// One endpoint (and rank) of a ranking, with what made its cost.
@@ -86,7 +96,9 @@ pub struct Pick {
 pub struct Decider {
     measurer: Arc<Measurer>,
     pool: Pool,
+    registry: Arc<Registry>,
     view: Arc<View>,
+    engines: watch::Receiver<Arc<Directory>>,
     index: Arc<RwLock<Index>>,
     books: Arc<Mutex<Books>>,
     ids: DecisionIds,
@@ -108,7 +120,9 @@ struct Settings {
 /// What the decider shares with the rest of the program.
 #[derive(Clone, Debug)]
 pub struct Shared {
+    pub registry: Arc<Registry>,
     pub view: Arc<View>,
+    pub engines: watch::Receiver<Arc<Directory>>,
     pub index: Arc<RwLock<Index>>,
     pub books: Arc<Mutex<Books>>,
     pub clock: Clock,
@@ -118,8 +132,7 @@ pub struct Shared {
 struct Basis {
     /// None: the prompt's tokens are not known.
     measured: Option<Measured>,
-    /// None: its hits count.
-    load_only: Option<Reason>,
+    verdict: Verdict,
     block_tokens: u32,
 }
 
@@ -131,18 +144,22 @@ struct Round<'a> {
     basis: &'a Basis,
     demand: Demand,
     sequences: u32,
+    /// Comes before all others, whatever their load: only it can answer.
+    keeper: Option<Arc<str>>,
 }
 
 // === impl Decider ===
 
 impl Decider {
-    pub fn new(config: &Config, models: Models, shared: Shared, metrics: DecideMetrics) -> Self {
-        let Shared { view, index, books, clock } = shared;
+    pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
+        let Shared { registry, view, engines, index, books, clock } = shared;
         let ids = DecisionIds::new(books.lock().own());
         Self {
-            measurer: Arc::new(Measurer { models, index: index.clone(), metrics: metrics.clone() }),
+            measurer: Arc::new(Measurer { index: index.clone(), metrics: metrics.clone() }),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
+            registry,
             view,
+            engines,
             index,
             books,
             ids,
@@ -162,20 +179,35 @@ impl Decider {
     pub async fn decide(&self, mut question: Question) -> Decision {
         let begun = Instant::now();
         let snapshot = self.view.current();
-        let model = self.measurer.models.resolve(&question.model);
+        let directory = self.engines.borrow().clone();
+        let models = self.registry.current();
+        let target = models.resolve(&question.model).or_else(|| {
+            let adapter = directory.adapter(&question.model)?;
+            Some(Target { model: adapter.model, adapter: Some(question.model.as_str().into()) })
+        });
+        let named = target.and_then(|target| Some((models.get(target.model)?.clone(), target)));
         let policy = question.policy.unwrap_or_else(|| self.settings.policy.policy());
-        let sequences = question.sequences();
-        let estimated_bytes = question.estimated_bytes();
-        let measured = match model {
-            Some(model) => self.measure(&mut question, model).await,
-            None => Err(Reason::UnknownModel),
+        let (sequences, estimated_bytes) = (question.sequences(), question.estimated_bytes());
+        let endpoints = match &named {
+            Some((_, target)) => serving(&snapshot, target, &directory),
+            None => snapshot.usable().collect(),
         };
-        let endpoints = serving(&snapshot, model);
+        let model = named.as_ref().map(|(_, target)| target.model);
+        let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &endpoints));
+        let measured = match (question.previous_response, named) {
+            // What the engine keeps of earlier turns is part of the prompt, and is not known here.
+            (Some(_), _) if keeper.is_some() => Err(Reason::PreviousResponse),
+            (Some(_), _) => Err(Reason::PreviousResponseUnknown),
+            (None, Some((model, target))) => {
+                self.measure(Job::take(&mut question, model, target.adapter), question.answer_by).await
+            }
+            (None, None) => Err(Reason::UnknownModel),
+        };
         let basis = self.basis(&endpoints, measured);
         let demand = basis.demand(estimated_bytes);
         let picking = Instant::now();
-        let decision =
-            self.pick(&Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences });
+        let round = Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
+        let decision = self.pick(&round);
         self.metrics.rank.observe(picking.elapsed().as_secs_f64());
         self.count(&decision);
         self.metrics.whole.observe(begun.elapsed().as_secs_f64());
@@ -198,20 +230,31 @@ impl Decider {
         endpoint.ranks.iter().map(|rank| books.ledger().load(rank.place).sequences).sum()
     }
 
-    async fn measure(&self, question: &mut Question, model: ModelIndex) -> Result<Measured, Reason> {
-        if let Prompt::Absent(reason) = question.prompt {
+    /// The name of the endpoint, if it is one of these, that keeps a response.
+    fn keeper(&self, key: ResponseKey, fleet: &Snapshot, endpoints: &[&Endpoint]) -> Option<Arc<str>> {
+        let place = self.books.lock().answers().place(key)?;
+        let (keeper, _) = fleet.by_place(place)?;
+        endpoints.iter().any(|endpoint| endpoint.name == keeper.name).then(|| keeper.name.clone())
+    }
+
+    async fn measure(
+        &self,
+        mut job: Job,
+        answer_by: Option<tokio::time::Instant>,
+    ) -> Result<Measured, Reason> {
+        if let Prompt::Absent(reason) = job.prompt {
             return Err(reason);
         }
-        let inline = question.prompt.token_count().is_some_and(|tokens| tokens <= INLINE_TOKENS_MAX);
-        let bytes = question.prompt.bytes();
-        let is_text = question.prompt.token_count().is_none();
+        let inline = job.prompt.token_count().is_some_and(|tokens| tokens <= INLINE_TOKENS_MAX);
+        let bytes = job.prompt.bytes();
+        let is_text = job.prompt.token_count().is_none();
         let lane = if is_text && bytes > QUICK_TEXT_BYTES_MAX { Lane::Long } else { Lane::Quick };
-        let job = Job::take(question, model);
         if inline {
             return self.measurer.measure(job);
         }
+        job.give_up_at = answer_by;
         let measurer = self.measurer.clone();
-        let measuring = self.pool.run(lane, bytes, question.answer_by, move || measurer.measure(job));
+        let measuring = self.pool.run(lane, bytes, answer_by, move || measurer.measure(job));
         measuring.await.unwrap_or_else(|error| {
             Err(match error {
                 PoolError::Busy => Reason::Busy,
@@ -225,16 +268,22 @@ impl Decider {
     fn basis(&self, endpoints: &[&Endpoint], measured: Result<Measured, Reason>) -> Basis {
         let known = self.known_stream(endpoints);
         let block_tokens = known.and_then(|stream| stream.block_size);
-        let (measured, load_only) = match measured {
-            Err(reason) => (None, Some(reason)),
-            Ok(measured) if known.is_none() => (Some(measured), Some(Reason::NoEvents)),
-            // The last token is always computed, so a prompt of one block has no block to reuse.
-            Ok(measured) if block_tokens.is_some_and(|block| measured.prompt_tokens <= block) => {
-                (Some(measured), Some(Reason::BelowBlock))
+        let (measured, verdict) = match measured {
+            Err(reason) => (None, Verdict::LoadOnly(reason)),
+            Ok(measured) => {
+                let is_short = block_tokens.is_some_and(|block| measured.prompt_tokens <= block);
+                let verdict = match measured.cut_by {
+                    _ if known.is_none() => Verdict::LoadOnly(Reason::NoEvents),
+                    Some(reason) if is_short => Verdict::LoadOnly(reason),
+                    Some(reason) => Verdict::ScoredInPart(reason),
+                    // The last token is always computed, so a prompt of one block has no block to reuse.
+                    None if is_short => Verdict::LoadOnly(Reason::BelowBlock),
+                    None => Verdict::Scored,
+                };
+                (Some(measured), verdict)
             }
-            Ok(measured) => (Some(measured), None),
         };
-        Basis { measured, load_only, block_tokens: block_tokens.unwrap_or(TIE_TOKENS_DEFAULT) }
+        Basis { measured, verdict, block_tokens: block_tokens.unwrap_or(TIE_TOKENS_DEFAULT) }
     }
 
     /// A stream of these endpoints whose cache is known, with its block size if it can be: one that has told of
@@ -268,7 +317,10 @@ impl Decider {
         }
         let cached = |place| hits.tokens(place);
         let (seats, candidates) = gather(round.endpoints, cached, books.ledger(), now, self.settings.beat_ms);
-        let ranking = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
+        let mut ranking = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
+        if let Some(keeper) = &round.keeper {
+            put_first(keeper, &mut ranking, &seats);
+        }
         let best = best_of_each_endpoint(&ranking, &seats, &candidates);
         if let Some((seat, _, ranked)) = best.first() {
             let placed = Placed {
@@ -302,7 +354,7 @@ impl Decider {
                     ranked: ranked.clone(),
                 })
                 .collect(),
-            load_only: round.basis.load_only,
+            verdict: round.basis.verdict,
             prompt_tokens: round.basis.measured.as_ref().map_or(0, |measured| measured.prompt_tokens),
             reachable_tokens,
             policy: round.policy.name(),
@@ -310,15 +362,39 @@ impl Decider {
     }
 
     fn count(&self, decision: &Decision) {
-        let outcome = if decision.load_only.is_none() { "scored" } else { "load_only" };
-        let reason = decision.load_only.map_or("", Reason::name);
-        let labels = DecisionLabels { policy: decision.policy, outcome, reason };
+        let labels = DecisionLabels {
+            policy: decision.policy,
+            outcome: decision.verdict.outcome(),
+            reason: decision.verdict.reason(),
+        };
         self.metrics.decisions.get_or_create(&labels).inc();
-        if decision.load_only.is_none() {
+        if decision.verdict.is_scored() {
             let selected = decision.picks.first().map_or(0, |pick| pick.candidate.cached_tokens);
             self.metrics.prompt_tokens.inc_by(decision.prompt_tokens.into());
             self.metrics.reachable_tokens.inc_by(decision.reachable_tokens.into());
             self.metrics.selected_tokens.inc_by(selected.into());
+        }
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// The prompt's blocks counted.
+    pub fn is_scored(self) -> bool {
+        matches!(self, Self::Scored | Self::ScoredInPart(_))
+    }
+
+    /// The value of the label `outcome`.
+    pub fn outcome(self) -> &'static str {
+        if self.is_scored() { "scored" } else { "load_only" }
+    }
+
+    /// The value of the label `reason`; empty where there is nothing to explain.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Scored => "",
+            Self::ScoredInPart(reason) | Self::LoadOnly(reason) => reason.name(),
         }
     }
 }
@@ -328,14 +404,17 @@ impl Decider {
 impl Basis {
     /// The keys to look up; None: hits do not count.
     fn keys(&self) -> Option<&PromptKeys> {
-        self.measured.as_ref().filter(|_| self.load_only.is_none()).map(|measured| &measured.keys)
+        self.measured.as_ref().filter(|_| self.verdict.is_scored()).map(|measured| &measured.keys)
     }
 
     /// The request's size; estimated from its bytes where its tokens are not known.
     fn demand(&self, estimated_bytes: u64) -> Demand {
+        let estimated = u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
         let (prompt_tokens, further_tokens) = match &self.measured {
+            // What follows the known beginning is estimated with the whole.
+            Some(measured) if measured.cut_by.is_some() => (measured.prompt_tokens.max(estimated), 0),
             Some(measured) => (measured.prompt_tokens, measured.further_tokens),
-            None => (u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX), 0),
+            None => (estimated, 0),
         };
         Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }
     }
@@ -346,13 +425,16 @@ impl Basis {
 impl Round<'_> {
     /// What is predicted for each endpoint that may serve it.
     fn forecast(&self, best: &[(&Seat, &Candidate, &Ranked)]) -> Forecast {
-        let predicts =
-            self.basis.load_only.is_none() && self.basis.measured.as_ref().is_some_and(|m| m.single);
+        let measured = self.basis.measured.as_ref().filter(|measured| measured.is_all_of_its_request());
+        let predicts = self.basis.verdict.is_scored() && measured.is_some();
         let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
         Forecast {
             model: self.model.map(|model| model.0),
             policy: self.policy.name(),
             cached_tokens: cached.filter(|_| predicts).collect(),
+            prompt_tokens: measured
+                .filter(|measured| measured.is_ours)
+                .map(|measured| measured.prompt_tokens),
         }
     }
 }
@@ -376,4 +458,10 @@ fn best_of_each_endpoint<'a>(
         }
     }
     best
+}
+
+/// Moves an endpoint's ranks to the front of a ranking; the order is otherwise kept.
+fn put_first(keeper: &str, ranking: &mut [Ranked], seats: &[Seat]) {
+    let is_other = |ranked: &Ranked| seats.get(ranked.index).is_none_or(|seat| *seat.endpoint != *keeper);
+    ranking.sort_by_key(is_other);
 }

@@ -58,6 +58,8 @@ pub struct Forecast {
     pub policy: &'static str,
     /// Tokens predicted to be in the prefix cache of each candidate; empty where nothing was predicted.
     pub cached_tokens: Vec<(Place, u32)>,
+    /// Tokens of its only prompt, where they were made here of a text.
+    pub prompt_tokens: Option<u32>,
 }
 
 /// What can happen to a reservation.

@@ -11,18 +11,27 @@
 //! [`app`] wires the parts and is the only one that knows them all.
 
 pub mod admin;
+pub mod answers;
 pub mod app;
 pub mod books;
 pub mod clock;
 pub mod config;
 pub mod decide;
+pub mod drift;
+pub mod engines;
 pub mod fleet;
 pub mod housekeeping;
+pub mod http;
 pub mod ingest;
 pub mod ledger;
 pub mod lifecycle;
 pub mod logs;
+pub mod models;
 pub mod peers;
 pub mod report;
 pub mod rpc;
 pub mod warmup;
+
+#[cfg(test)]
+#[path = "../tests/program/test_model.rs"]
+mod test_model;

@@ -12,5 +12,5 @@ mod signals;
 mod tasks;
 
 pub use readiness::{Readiness, ReadyGuard};
-pub use signals::next_signal;
+pub use signals::{hangups, next_signal};
 pub use tasks::{TaskEnd, Tasks};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use warmpath_indexer::app::App;
 use warmpath_indexer::config::{Config, ConfigError};
-use warmpath_indexer::decide::{ModelErrors, Models};
 use warmpath_indexer::logs;
+use warmpath_indexer::models::{ModelErrors, Models};
 
 /// Exit code of a configuration that cannot be used, as in sysexits.h.
 const EX_USAGE: u8 = 64;
@@ -58,7 +58,7 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     }
     logs::start(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async { App::build(config).await?.run_until_signal().await })
+    runtime.block_on(async { App::build(config, Some(path.to_owned())).await?.run_until_signal().await })
 }
 
 #[expect(clippy::print_stdout, reason = "the output of --check")]

@@ -1,4 +1,5 @@
-//! What became of earlier decisions: reports of gateways → ledger, forecasts held against facts, time to first byte.
+//! What became of earlier decisions: reports of gateways → ledger, forecasts held against facts, where responses are
+//! kept, time to first byte.
 //!
 //! In: checked [`Report`]s. Out: counters, and the ledger's events. A report that cannot be matched is counted and
 //! changes nothing.
@@ -6,15 +7,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use warmpath_core::outcome;
-use warmpath_kv::StreamId;
+use warmpath_kv::{Index, StreamId, Trust};
 
+use crate::answers::ResponseKey;
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels, ReasonLabels};
-use crate::fleet::{Snapshot, View};
+use crate::drift::{Compared, DriftWatch, Signal};
+use crate::fleet::{ModelIndex, Snapshot, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
+use crate::models::Registry;
 
 /// One reported event, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +48,20 @@ pub enum Reported {
     End {
         /// The endpoint that served it; empty: none was reached.
         endpoint: String,
-        /// Prompt tokens that the engine found in its cache, where its answer says.
-        cached_tokens: Option<u32>,
+        usage: Usage,
+        /// The response that it made and keeps.
+        response: Option<ResponseKey>,
         /// The endpoint, or the way to it, broke.
         is_failure: bool,
     },
+}
+
+/// What an answer says of its request, as far as it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: Option<u32>,
+    /// Prompt tokens that the engine found in its cache.
+    pub cached_tokens: Option<u32>,
 }
 
 /// Takes reports.
@@ -57,8 +70,9 @@ pub struct Reporter {
     pub books: Arc<Mutex<Books>>,
     pub view: Arc<View>,
     pub clock: Clock,
-    /// Names of the configured models, by their index.
-    pub model_names: Arc<[String]>,
+    pub registry: Arc<Registry>,
+    pub index: Arc<RwLock<Index>>,
+    pub drift: Arc<DriftWatch>,
     pub metrics: DecideMetrics,
 }
 
@@ -78,7 +92,8 @@ impl Reporter {
         let id = match report.decision {
             Decided::Indexer(id) => id,
             Decided::Elsewhere(reason) => {
-                if let Reported::End { .. } = report.what {
+                if let Reported::End { endpoint, response, is_failure, .. } = &report.what {
+                    self.keep_answer(endpoint, *response, *is_failure, snapshot);
                     let labels = ReasonLabels { reason: reason.name() };
                     self.metrics.undecided.get_or_create(&labels).inc();
                 }
@@ -101,14 +116,15 @@ impl Reporter {
                 }
                 started.is_some()
             }
-            Reported::End { endpoint, cached_tokens, is_failure } => {
+            Reported::End { endpoint, usage, response, is_failure } => {
                 self.count("end");
                 if *is_failure {
                     self.note_error(endpoint, snapshot);
                 }
+                self.keep_answer(endpoint, *response, *is_failure, snapshot);
                 let entry = self.ended(id, endpoint, snapshot);
-                if let (Some(entry), Some(actual)) = (&entry, cached_tokens) {
-                    self.compare(entry, *actual, snapshot);
+                if let Some(entry) = &entry {
+                    self.compare(entry, *usage, snapshot);
                 }
                 entry.is_some()
             }
@@ -153,13 +169,40 @@ impl Reporter {
         }
     }
 
-    /// Holds the forecast for the place that served against what its engine found.
-    fn compare(&self, entry: &Entry, actual: u32, snapshot: &Snapshot) {
+    /// Remembers who made a response, and tells peers. One that failed keeps nothing.
+    fn keep_answer(
+        &self,
+        endpoint: &str,
+        response: Option<ResponseKey>,
+        is_failure: bool,
+        snapshot: &Snapshot,
+    ) {
+        if let (Some(key), false, Some(endpoint)) = (response, is_failure, snapshot.by_name(endpoint)) {
+            self.books.lock().answered(key, endpoint, self.clock.now());
+        }
+    }
+
+    /// Holds what we made of the prompt, and the forecast for the place that served it, against what its engine says.
+    fn compare(&self, entry: &Entry, usage: Usage, snapshot: &Snapshot) {
         let place = entry.reservation.place;
         let Some(forecast) = &entry.forecast else { return };
-        let Some(predicted) = forecast.predicted(place) else { return };
         let Some((endpoint, _)) = snapshot.by_place(place) else { return };
-        let model = forecast.model.and_then(|model| self.model_names.get(model)).cloned().unwrap_or_default();
+        let index = forecast.model.map(ModelIndex);
+        let model = index.map(|model| self.registry.name(model).to_string()).unwrap_or_default();
+        let drift = |signal, ours, theirs| {
+            if let Some(index) = index {
+                self.drift.compare(index, &model, &endpoint.name, signal, Compared { ours, theirs });
+            }
+        };
+        if let (Some(ours), Some(theirs)) = (forecast.prompt_tokens, usage.prompt_tokens) {
+            drift(Signal::Size, ours, theirs);
+        }
+        let (Some(predicted), Some(actual)) = (forecast.predicted(place), usage.cached_tokens) else {
+            return;
+        };
+        if forecast.prompt_tokens.is_some() && self.is_live(place) {
+            drift(Signal::Cache, predicted, actual);
+        }
         let labels =
             |result| PredictionLabels { model: model.clone(), endpoint: endpoint.name.to_string(), result };
         let (result, difference) = match actual.cmp(&predicted) {
@@ -173,6 +216,11 @@ impl Reporter {
             self.metrics.prediction_tokens.get_or_create(&labels(result)).inc_by(difference.into());
             tracing::debug!(endpoint = %endpoint.name, predicted, actual, "cached tokens are not as predicted");
         }
+    }
+
+    /// All that its engine holds is known.
+    fn is_live(&self, place: StreamId) -> bool {
+        self.index.read().stream_stats(place).is_some_and(|stream| stream.trust == Trust::Live)
     }
 
     fn count(&self, event: &'static str) {

@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
+use tokio::sync::watch;
 use warmpath_kv::{Index, StreamId};
 
 use crate::books::Books;
 use crate::clock::Clock;
-use crate::fleet::{Endpoint, Rank, View};
+use crate::drift::{DriftState, DriftWatch};
+use crate::engines::Directory;
+use crate::fleet::{Endpoint, ModelIndex, Rank, View};
 use crate::ingest::{Ingest, StreamStatus};
 use crate::lifecycle::Readiness;
+use crate::models::{LastReload, Model, Models, Registry, Target, ToldBy};
 
 /// Where the state is read from.
 pub struct StateSource {
@@ -21,7 +25,9 @@ pub struct StateSource {
     pub ingest: Arc<Ingest>,
     pub readiness: Readiness,
     pub clock: Clock,
-    pub models: Arc<[String]>,
+    pub registry: Arc<Registry>,
+    pub drift: Arc<DriftWatch>,
+    pub engines: watch::Receiver<Arc<Directory>>,
 }
 
 /// The whole state at one moment (each part at its own, close together).
@@ -31,6 +37,9 @@ pub struct State {
     indexer_id: String,
     uptime_ms: u64,
     pending: Vec<String>,
+    models: Vec<ModelState>,
+    /// How the last reload ended; null before the first.
+    last_reload: Option<LastReload>,
     endpoints_version: String,
     endpoints: Vec<EndpointState>,
     reservations: usize,
@@ -38,10 +47,29 @@ pub struct State {
 }
 
 #[derive(Debug, Serialize)]
+struct ModelState {
+    name: String,
+    aliases: Vec<String>,
+    /// As configured; what engines list is at their endpoints.
+    adapters: Vec<String>,
+    /// The release whose behaviour prompts are rendered with, and who told it.
+    engine_version: String,
+    engine_version_from: ToldBy,
+    /// Which encoder makes the tokens; null without a tokenizer.
+    encoder: Option<&'static str>,
+    /// Whether its tokens are those of its engines; null before anything could be compared.
+    drift: Option<DriftState>,
+}
+
+#[derive(Debug, Serialize)]
 struct EndpointState {
     endpoint: String,
     model: String,
     health: &'static str,
+    /// The engine's release, where it has said.
+    engine_version: Option<String>,
+    /// Its adapters; null where it has not said, or not lately.
+    adapters: Option<Vec<String>>,
     ranks: Vec<RankState>,
 }
 
@@ -102,12 +130,19 @@ impl StateSource {
             let books = self.books.lock();
             (books.own().get(), books.ledger().len())
         };
+        let (models, directory) = (self.registry.current(), self.engines.borrow().clone());
+        let endpoint = |endpoint| self.endpoint(endpoint, &streams, directory.as_ref());
         State {
+            models: models
+                .in_use()
+                .map(|(index, model)| model_state(&models, index, model, self.drift.state(index)))
+                .collect(),
+            last_reload: self.registry.last_reload(),
             indexer_id: format!("{indexer_id:08x}"),
             uptime_ms: self.clock.now().0,
             pending: self.readiness.pending(),
             endpoints_version: format!("{:016x}", fleet.version),
-            endpoints: fleet.endpoints.iter().map(|endpoint| self.endpoint(endpoint, &streams)).collect(),
+            endpoints: fleet.endpoints.iter().map(endpoint).collect(),
             reservations,
             index: IndexState {
                 blocks: index.blocks,
@@ -118,12 +153,22 @@ impl StateSource {
         }
     }
 
-    fn endpoint(&self, endpoint: &Endpoint, streams: &HashMap<StreamId, StreamStatus>) -> EndpointState {
+    fn endpoint(
+        &self,
+        endpoint: &Endpoint,
+        streams: &HashMap<StreamId, StreamStatus>,
+        directory: &Directory,
+    ) -> EndpointState {
         let ranks = endpoint.ranks.iter().enumerate();
+        let engine = directory.engine(endpoint.spec.address);
         EndpointState {
             endpoint: endpoint.name.to_string(),
-            model: self.models.get(endpoint.spec.model.0).cloned().unwrap_or_default(),
+            model: self.registry.name(endpoint.spec.model).to_string(),
             health: endpoint.health.name(),
+            engine_version: engine.and_then(|engine| Some(engine.version?.to_string())),
+            adapters: engine
+                .and_then(|engine| engine.adapters.as_ref())
+                .map(|names| names.iter().map(|name| name.to_string()).collect()),
             ranks: ranks.map(|(number, rank)| self.rank(number, rank, streams.get(&rank.place))).collect(),
         }
     }
@@ -157,5 +202,21 @@ impl StateSource {
                 error: stream.error.clone(),
             }),
         }
+    }
+}
+
+fn model_state(models: &Models, index: ModelIndex, model: &Model, drift: Option<DriftState>) -> ModelState {
+    let names = models.names_of(index);
+    let (adapters, aliases): (Vec<_>, Vec<_>) =
+        names.into_iter().filter(|(name, _)| **name != *model.name).partition(|(_, to)| to.adapter.is_some());
+    let texts = |names: Vec<(&str, &Target)>| names.into_iter().map(|(name, _)| name.to_owned()).collect();
+    ModelState {
+        name: model.name.to_string(),
+        aliases: texts(aliases),
+        adapters: texts(adapters),
+        engine_version: model.release.version.to_string(),
+        engine_version_from: model.release.told_by,
+        drift,
+        encoder: model.renderer.as_ref().map(|renderer| renderer.encoder().kind.name()),
     }
 }

@@ -29,7 +29,7 @@ fn placed(endpoint: &str, rank: u32) -> Placed {
 }
 
 fn forecast() -> Forecast {
-    Forecast { model: None, policy: "cost", cached_tokens: Vec::new() }
+    Forecast { model: None, policy: "cost", cached_tokens: Vec::new(), prompt_tokens: None }
 }
 
 fn place(fleet: &Snapshot, endpoint: &str, rank: usize) -> StreamId {
@@ -174,4 +174,25 @@ fn too_many_changes_restart_the_followers() {
     }
     assert_eq!(a.take_pending(), Pending::Overflown);
     assert_eq!(pending(&mut a), []);
+}
+
+/// Who heard it from the gateway tells it; who heard it from a peer tells nobody but a new follower.
+#[test]
+fn where_a_response_was_made_is_told_once_and_to_late_followers() {
+    let fleet = fleet();
+    let (mut a, mut b, mut late) = (books(1), books(2), books(3));
+    let key = ResponseKey::new(7).unwrap();
+    a.answered(key, fleet.by_name("10.0.0.2:80").unwrap(), Millis(0));
+    assert_eq!(tell(&mut a, &mut [&mut b], &fleet), [PeerChange::Applied]);
+    let holder = Some(place(&fleet, "10.0.0.2:80", 0));
+    assert_eq!((a.answers().place(key), b.answers().place(key)), (holder, holder));
+    assert_eq!(pending(&mut b), [], "nothing goes in circles");
+    for change in b.snapshot(&fleet) {
+        assert_eq!(late.hear(b.own(), change, &fleet, Millis(0)), PeerChange::Applied);
+    }
+    assert_eq!(late.answers().place(key), holder);
+    let elsewhere =
+        Change { id: DecisionId(0), what: What::Answered { key, endpoint: "10.0.0.9:80".into() } };
+    assert_eq!(late.hear(b.own(), elsewhere, &fleet, Millis(0)), PeerChange::UnknownEndpoint);
+    assert_eq!(late.answers().place(key), holder, "what is known stays");
 }

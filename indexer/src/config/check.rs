@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use serde_yaml_ng::Value;
 use warmpath_core::rank::{LAMBDA_DEFAULT, MU_DEFAULT, Policy};
 
-use super::fields::{Fields, Problems, text_of};
+use super::fields::{Fields, Problems};
 use super::*;
 
 /// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
@@ -90,20 +90,18 @@ fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
             let mut fields = Fields::of(path, item, p);
             let name =
                 fields.required_text("name", "write the base model's name, as the engines serve it", p);
-            let aliases: Vec<String> = fields
-                .list("aliases", p)
-                .into_iter()
-                .filter_map(|(path, alias)| text_of(&path, alias, p))
-                .collect();
-            for taken in std::iter::once(&name).chain(&aliases).filter(|n| !n.is_empty()) {
+            let aliases = fields.texts("aliases", p);
+            let adapters = fields.texts("adapters", p);
+            for taken in std::iter::once(&name).chain(&aliases).chain(&adapters).filter(|n| !n.is_empty()) {
                 if !names.insert(taken.clone()) {
-                    let remedy = "a name or alias used before; every name means one model";
+                    let remedy = "a name, alias or adapter used before; every name means one model";
                     p.note(&fields.path_of("name"), Some(&Value::String(taken.clone())), remedy);
                 }
             }
             let model = ModelConfig {
                 name,
                 aliases,
+                adapters,
                 tokenizer_dir: fields.text("tokenizer_dir", p).map(PathBuf::from),
                 chat_template: fields.text("chat_template", p).map(PathBuf::from),
                 engine_version: fields.text("engine_version", p),
@@ -253,6 +251,12 @@ fn scrape(mut fields: Fields, p: &mut Problems) -> Scrape {
     let scrape = Scrape {
         interval_ms: fields.number("interval_ms", DURATION_MS, defaults::SCRAPE_INTERVAL_MS, p),
         timeout_ms: fields.number("timeout_ms", DURATION_MS, defaults::SCRAPE_TIMEOUT_MS, p),
+        identity_interval_ms: fields.number(
+            "identity_interval_ms",
+            DURATION_MS,
+            defaults::IDENTITY_INTERVAL_MS,
+            p,
+        ),
         failures_to_avoid: u32::try_from(failures).unwrap_or(defaults::SCRAPE_FAILURES_TO_AVOID),
     };
     fields.finish(p);

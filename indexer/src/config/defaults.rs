@@ -13,6 +13,8 @@ pub const POLICY: &str = "cost";
 pub const SCRAPE_INTERVAL_MS: u64 = 500;
 /// A busy engine's HTTP loop can be late by a scheduler step or two; more than this is not worth waiting for.
 pub const SCRAPE_TIMEOUT_MS: u64 = 1_000;
+/// Adapters are loaded and engines replaced by hand or by a rollout, which takes longer than this.
+pub const IDENTITY_INTERVAL_MS: u64 = 10_000;
 /// Three refused connections are 1.5 s: longer than a listener's restart, shorter than a user's patience.
 pub const SCRAPE_FAILURES_TO_AVOID: u32 = 3;
 

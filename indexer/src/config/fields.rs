@@ -130,6 +130,12 @@ impl Fields {
         text_of(&self.path_of(key), self.take(key)?, problems)
     }
 
+    /// The texts of the list at `key`, none of them empty; a missing list is empty.
+    pub(super) fn texts(&mut self, key: &'static str, problems: &mut Problems) -> Vec<String> {
+        let items = self.list(key, problems);
+        items.into_iter().filter_map(|(path, item)| text_of(&path, item, problems)).collect()
+    }
+
     /// Like [`Self::text`], for a key that must be there; what a missing one is read as does not matter then.
     pub(super) fn required_text(
         &mut self,
@@ -222,7 +228,7 @@ impl Fields {
 }
 
 /// Text that is not empty. A number is taken as it is written: versions look like numbers.
-pub(super) fn text_of(path: &str, value: Value, problems: &mut Problems) -> Option<String> {
+fn text_of(path: &str, value: Value, problems: &mut Problems) -> Option<String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Some(text),
         Value::Number(number) => Some(number.to_string()),

@@ -4,7 +4,7 @@ const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
 policy: { name: longest_prefix, lambda: 2, mu_tokens: 10.5 }
 models:
-  - { name: qwen3, aliases: [tiny, 7], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
+  - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
   - name: other
     content_format: openai
     max_model_len: 40960
@@ -36,6 +36,7 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!(config.policy.policy(), Policy::LongestPrefix);
     assert_eq!(config.policy.named("cost"), Some(Policy::Cost { lambda: 2.0, mu: 10.5 }));
     assert_eq!(config.models[0].aliases, ["tiny", "7"]);
+    assert_eq!(config.models[0].adapters, ["sql", "support"]);
     assert_eq!(config.models[0].engine_version.as_deref(), Some("0.32"));
     let other = &config.models[1];
     assert_eq!((other.content_format, other.max_model_len), (ContentFormat::OpenAi, Some(40_960)));
@@ -67,6 +68,7 @@ models:
   - { aliases: [""] }
   - { name: a }
   - { name: a, tokenizer: x }
+  - { name: d, adapters: [a] }
   - { name: c, content_format: xml, max_model_len: 0, trust_request_chat_template: 1, default_chat_template_kwargs: [] }
 endpoints:
   static:
@@ -85,10 +87,11 @@ nonsense: true
         "models[0].aliases[0]",
         "models[2].name",
         "models[2].tokenizer",
-        "models[3].content_format",
-        "models[3].max_model_len",
-        "models[3].trust_request_chat_template",
-        "models[3].default_chat_template_kwargs",
+        "models[3].name",
+        "models[4].content_format",
+        "models[4].max_model_len",
+        "models[4].trust_request_chat_template",
+        "models[4].default_chat_template_kwargs",
         "listen.grpc",
         "policy.name",
         "policy.lambda",

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use warmpath_core::rank::Candidate;
 use warmpath_kv::{Millis, StreamId};
 
-use crate::fleet::{Endpoint, ModelIndex, Snapshot};
+use crate::engines::Directory;
+use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::Ledger;
+use crate::models::Target;
 
 /// Beats after which an engine's own figures are too old to correct ours.
 const SAMPLE_BEATS: u64 = 4;
@@ -20,9 +22,19 @@ pub(super) struct Seat {
     pub(super) place: StreamId,
 }
 
-/// Endpoints that can serve the model; all usable ones where the model is not known.
-pub(super) fn serving(snapshot: &Snapshot, model: Option<ModelIndex>) -> Vec<&Endpoint> {
-    snapshot.usable().filter(|endpoint| model.is_none_or(|model| endpoint.spec.model == model)).collect()
+/// Usable endpoints that can serve the target: those of its model; of them, where it is an adapter, those that say to
+/// have it, or all where none does.
+pub(super) fn serving<'a>(
+    snapshot: &'a Snapshot,
+    target: &Target,
+    directory: &Directory,
+) -> Vec<&'a Endpoint> {
+    let of_model: Vec<_> = snapshot.usable().filter(|endpoint| endpoint.spec.model == target.model).collect();
+    let adapter = target.adapter.as_ref().and_then(|name| directory.adapter(name));
+    let Some(adapter) = adapter.filter(|adapter| adapter.model == target.model) else { return of_model };
+    let holds = |endpoint: &&&Endpoint| adapter.holders.contains(&endpoint.spec.address);
+    let holding: Vec<_> = of_model.iter().filter(holds).copied().collect();
+    if holding.is_empty() { of_model } else { holding }
 }
 
 /// One candidate per rank of each endpoint. `cached` tells the tokens that a place holds.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::RwLock;
+use warmpath_core::outcome;
 use warmpath_kv::{Index, Namespace, PromptKeys};
-use warmpath_prompt::{CompletionRequest, TokenIds, TokensRequest, Truncate};
+use warmpath_prompt::{CompletionRequest, PromptRequest, PromptTokens, TokensRequest, Truncate};
 
 use super::metrics::DecideMetrics;
-use super::models::{Model, Models};
 use super::{Prompt, Question, Reason};
-use crate::fleet::ModelIndex;
+use crate::models::Model;
 
 /// Bytes of text per token, where nothing better is known: English prose and code have 3.5 to 4.5.
 pub(super) const BYTES_PER_TOKEN: u64 = 4;
@@ -18,7 +18,6 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 /// Everything that measuring needs, shared with the pool's threads.
 #[derive(Debug)]
 pub(super) struct Measurer {
-    pub(super) models: Models,
     pub(super) index: Arc<RwLock<Index>>,
     pub(super) metrics: DecideMetrics,
 }
@@ -26,89 +25,156 @@ pub(super) struct Measurer {
 /// What is known of a prompt.
 #[derive(Debug)]
 pub(super) struct Measured {
+    /// As far as they are known.
     pub(super) prompt_tokens: u32,
     /// Tokens of the request's further prompts; estimated where they are text.
     pub(super) further_tokens: u64,
-    /// The only prompt of its request. Of several, an engine reports a sum that no forecast can be held against.
+    /// The only prompt of its request. Of several, an engine reports a sum that nothing can be held against.
     pub(super) single: bool,
+    /// We made the tokens of a text, and an engine that made others is of another mind. Of ids that the client gave, of
+    /// and of requests whose usage does not count the whole prompt, nothing can be learnt.
+    pub(super) is_ours: bool,
+    /// Why the tokens are those of the prompt's beginning only.
+    pub(super) cut_by: Option<Reason>,
     pub(super) keys: PromptKeys,
 }
 
 /// The part of a question that measuring consumes.
 pub(super) struct Job {
-    pub(super) model: ModelIndex,
+    /// As it was when the question came, whatever is reloaded meanwhile.
+    pub(super) model: Arc<Model>,
+    /// The adapter that the request names: a namespace of its own.
+    pub(super) adapter: Option<Arc<str>>,
     pub(super) prompt: Prompt,
     pub(super) cache_salt: Option<String>,
     pub(super) add_special_tokens: Option<bool>,
-    pub(super) truncate_prompt_tokens: Option<i64>,
+    pub(super) truncate: Truncate,
+    /// When nobody waits for the result any more: no further stage is begun then.
+    pub(super) give_up_at: Option<tokio::time::Instant>,
 }
+
+// === impl Measured ===
+
+impl Measured {
+    /// Its tokens are all that the engine computes for the request.
+    pub(super) fn is_all_of_its_request(&self) -> bool {
+        self.single && self.cut_by.is_none()
+    }
+}
+
+// === impl Job ===
 
 impl Job {
     /// What measuring needs of `question`, which keeps the rest.
-    pub(super) fn take(question: &mut Question, model: ModelIndex) -> Self {
+    pub(super) fn take(question: &mut Question, model: Arc<Model>, adapter: Option<Arc<str>>) -> Self {
         Self {
             model,
+            adapter,
             prompt: std::mem::replace(&mut question.prompt, Prompt::Tokens(Vec::new())),
             cache_salt: question.cache_salt.take(),
             add_special_tokens: question.add_special_tokens,
-            truncate_prompt_tokens: question.truncate_prompt_tokens,
+            truncate: question.truncate,
+            give_up_at: None,
         }
     }
 }
+
+// === impl Measurer ===
 
 impl Measurer {
     /// Runs the whole of it on the calling thread.
-    pub(super) fn measure(&self, job: Job) -> Result<Measured, Reason> {
-        let model = self.models.get(job.model).ok_or(Reason::UnknownModel)?;
-        let single = job.prompt.count() == 1;
-        let salt = job.cache_salt.clone();
+    pub(super) fn measure(&self, mut job: Job) -> Result<Measured, Reason> {
+        let (single, is_ours) = (job.prompt.count() == 1, job.prompt.is_counted_by_usage());
+        let further_tokens = job.prompt.further_tokens();
         let begun = Instant::now();
-        let (tokens, further_tokens) = tokenize(model, job)?;
+        let tokens = tokenize(&mut job)?;
         let tokenized = Instant::now();
         self.metrics.tokenize.observe((tokenized - begun).as_secs_f64());
+        in_time(job.give_up_at)?;
 
-        let namespace = Namespace { model: &model.name, lora: None, salt: salt.as_deref() };
+        let (lora, salt) = (job.adapter.as_deref(), job.cache_salt.as_deref());
+        let namespace = Namespace { model: &job.model.name, lora, salt };
         let plan = self.index.read().key_plan();
-        let keys = plan.keys(&namespace, tokens.as_slice());
+        let keys = plan.keys(&namespace, tokens.ids.as_slice());
         self.metrics.keys.observe(tokenized.elapsed().as_secs_f64());
-        let prompt_tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
-        Ok(Measured { prompt_tokens, further_tokens, single, keys })
+        Ok(Measured {
+            prompt_tokens: u32::try_from(tokens.ids.len()).unwrap_or(u32::MAX),
+            further_tokens,
+            single,
+            is_ours,
+            cut_by: (!tokens.whole).then_some(Reason::Filter(outcome::Reason::Media)),
+            keys,
+        })
     }
 }
 
-/// The tokens of the first prompt, and the number of those of the others.
-fn tokenize(model: &Model, job: Job) -> Result<(TokenIds, u64), Reason> {
-    let renderer = model.renderer.as_ref();
-    let (special, truncate) = (job.add_special_tokens, Truncate { tokens: job.truncate_prompt_tokens });
-    match job.prompt {
-        Prompt::Absent(reason) => Err(reason),
+/// The tokens of the first prompt.
+fn tokenize(job: &mut Job) -> Result<PromptTokens, Reason> {
+    let renderer = job.model.renderer.as_deref();
+    let (special, truncate) = (job.add_special_tokens, job.truncate);
+    let request: PromptRequest<'_> = match &mut job.prompt {
+        Prompt::Absent(reason) => return Err(*reason),
         Prompt::Tokens(prompts) => {
-            let mut prompts = prompts.into_iter();
-            let first = prompts.next().unwrap_or_default();
-            let tokens = match (renderer, truncate.tokens) {
-                (_, None) => TokenIds::from(first),
-                (Some(renderer), Some(_)) => {
-                    let request = TokensRequest { ids: first, truncate };
-                    renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids
-                }
-                (None, Some(_)) => return Err(Reason::NoTokenizer),
-            };
-            Ok((tokens, prompts.map(|prompt| prompt.len() as u64).sum()))
+            let ids = prompts.first_mut().map(std::mem::take).unwrap_or_default();
+            if truncate.tokens.is_none() {
+                return Ok(PromptTokens::whole(ids));
+            }
+            TokensRequest { ids, truncate }.into()
         }
         Prompt::Texts(texts) => {
-            let renderer = renderer.ok_or(Reason::NoTokenizer)?;
-            let mut texts = texts.into_iter();
-            let first = texts.next().unwrap_or_default();
-            let request = CompletionRequest { text: &first, add_special_tokens: special, truncate };
-            let tokens = renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids;
-            let further_bytes: u64 = texts.map(|text| text.len() as u64).sum();
-            Ok((tokens, further_bytes / BYTES_PER_TOKEN))
+            let text = texts.first().map_or("", String::as_str);
+            CompletionRequest { text, add_special_tokens: special, truncate }.into()
         }
-        Prompt::Chat(chat) => {
-            let renderer = renderer.ok_or(Reason::NoTokenizer)?;
-            let request = chat.request(special, truncate);
-            let tokens = renderer.tokens(request).map_err(|e| Reason::from(&e))?.ids;
-            Ok((tokens, 0))
-        }
+        Prompt::Chat(chat) => chat.request(special, truncate).into(),
+    };
+    let renderer = renderer.ok_or(Reason::NoTokenizer)?;
+    let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
+    in_time(job.give_up_at)?;
+    renderer.encode(prepared).map_err(|error| Reason::from(&error))
+}
+
+/// Between two stages: nothing more is done for nobody.
+fn in_time(give_up_at: Option<tokio::time::Instant>) -> Result<(), Reason> {
+    match give_up_at {
+        Some(at) if at <= tokio::time::Instant::now() => Err(Reason::Late),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmpath_kv::{IndexLimits, KeyHasher};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::decide::Chat;
+    use crate::models::Models;
+    use crate::test_model::Folder;
+
+    /// Work of which nobody waits for the result ends at the next stage: a chat that cannot be rendered says so, one
+    /// that can is not tokenized.
+    #[test]
+    fn what_runs_past_its_deadline_stops_at_the_next_stage() {
+        let folder = Folder::new("measure-late");
+        let yaml = format!("models: [{{ name: tiny, tokenizer_dir: {:?} }}]", folder.path());
+        let models = Models::load(&Config::parse(&yaml).unwrap().models).unwrap();
+        let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
+        let hasher = KeyHasher::new([0; 16]);
+        let index = Arc::new(RwLock::new(Index::new(hasher, IndexLimits::default())));
+        let measurer = Measurer { index, metrics: DecideMetrics::new() };
+        let job = |messages: &str, give_up_at| Job {
+            model: model.clone(),
+            adapter: None,
+            prompt: Prompt::Chat(Box::new(Chat { messages: messages.into(), ..Chat::default() })),
+            cache_salt: None,
+            add_special_tokens: None,
+            truncate: Truncate::default(),
+            give_up_at,
+        };
+        let good = r#"[{"role":"user","content":"a b"}]"#;
+        let past = Some(tokio::time::Instant::now());
+        assert!(measurer.measure(job(good, None)).unwrap().prompt_tokens > 2);
+        assert_eq!(measurer.measure(job(good, past)).unwrap_err(), Reason::Late);
+        assert_eq!(measurer.measure(job("{", past)).unwrap_err().name(), "bad_prompt");
     }
 }

@@ -1,10 +1,13 @@
 //! A request to be decided, checked: what the wire could say wrong is ruled out.
 
 use tokio::time::Instant;
+use warmpath_core::outcome;
 use warmpath_core::rank::Policy;
 use warmpath_prompt::{ChatRequest, Truncate};
 
 use super::Reason;
+use super::measure::BYTES_PER_TOKEN;
+use crate::answers::ResponseKey;
 
 /// What the filter asks.
 #[derive(Debug)]
@@ -15,7 +18,9 @@ pub struct Question {
     /// The tenant's part of the key namespace.
     pub cache_salt: Option<String>,
     pub add_special_tokens: Option<bool>,
-    pub truncate_prompt_tokens: Option<i64>,
+    pub truncate: Truncate,
+    /// The response that it goes on from, or is about.
+    pub previous_response: Option<ResponseKey>,
     /// Size of the client's body.
     pub body_bytes: u64,
     /// At least 1.
@@ -55,8 +60,16 @@ pub struct Chat {
 // === impl Question ===
 
 impl Question {
+    /// The engine has nothing to compute for it.
+    fn computes_nothing(&self) -> bool {
+        matches!(self.prompt, Prompt::Absent(Reason::Filter(outcome::Reason::NoPrefill)))
+    }
+
     /// Sequences that the engine will make of the whole request.
     pub fn sequences(&self) -> u32 {
+        if self.computes_nothing() {
+            return 0;
+        }
         u32::try_from(self.prompt.count()).unwrap_or(u32::MAX).saturating_mul(self.sequences_per_prompt)
     }
 
@@ -64,6 +77,7 @@ impl Question {
     /// of megabytes is some hundred tokens.
     pub fn estimated_bytes(&self) -> u64 {
         match &self.prompt {
+            _ if self.computes_nothing() => 0,
             Prompt::Absent(_) => self.body_bytes,
             prompt => u64::try_from(prompt.bytes()).unwrap_or(u64::MAX).min(self.body_bytes),
         }
@@ -79,6 +93,25 @@ impl Prompt {
             Self::Texts(texts) => texts.len().max(1),
             Self::Tokens(prompts) => prompts.len().max(1),
             Self::Chat(_) | Self::Absent(_) => 1,
+        }
+    }
+
+    /// Tokens of all prompts but the first; estimated where they are text.
+    pub fn further_tokens(&self) -> u64 {
+        match self {
+            Self::Texts(texts) => {
+                texts.iter().skip(1).map(|text| text.len() as u64).sum::<u64>() / BYTES_PER_TOKEN
+            }
+            Self::Tokens(prompts) => prompts.iter().skip(1).map(|prompt| prompt.len() as u64).sum(),
+            Self::Chat(_) | Self::Absent(_) => 0,
+        }
+    }
+
+    /// Whether the prompt's tokens are made here, and the engine's `usage.prompt_tokens` counts them all.
+    pub fn is_counted_by_usage(&self) -> bool {
+        match self {
+            Self::Texts(_) | Self::Chat(_) => true,
+            Self::Tokens(_) | Self::Absent(_) => false,
         }
     }
 

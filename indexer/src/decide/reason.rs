@@ -1,4 +1,4 @@
-//! Why a request was ranked by load only: one closed set of names, used as metric label, log field and answer.
+//! Why a request was ranked by load only, or by a part of its prompt: one closed set of names, used as metric label, log field and answer.
 
 use warmpath_core::outcome;
 use warmpath_prompt::PromptError;
@@ -7,6 +7,10 @@ use warmpath_prompt::PromptError;
 pub enum Reason {
     /// The filter sent no prompt and said why.
     Filter(outcome::Reason),
+    /// Only the endpoint that keeps the earlier response can answer.
+    PreviousResponse,
+    /// Nobody knows which endpoint keeps it, or that one cannot be used.
+    PreviousResponseUnknown,
     /// The request's model is none of the configured ones.
     UnknownModel,
     /// The model is configured without a tokenizer, and the prompt is not given as token ids.
@@ -34,6 +38,8 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Filter(reason) => reason.name(),
+            Self::PreviousResponse => "previous_response",
+            Self::PreviousResponseUnknown => "previous_response_unknown",
             Self::UnknownModel => "unknown_model",
             Self::NoTokenizer => "no_tokenizer",
             Self::Prompt(PromptReason(name)) => name,

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use warmpath_kv::Millis;
 
 use super::*;
+use crate::engines::Census;
 use crate::fleet::{EndpointSpec, Fleet, Observation, Sample};
 use crate::ledger::{Ledger, Reservation};
 
@@ -20,22 +21,43 @@ fn fleet() -> Snapshot {
     fleet.snapshot()
 }
 
+fn base(model: usize) -> Target {
+    Target { model: ModelIndex(model), adapter: None }
+}
+
 fn names(endpoints: &[&Endpoint]) -> Vec<String> {
     endpoints.iter().map(|endpoint| endpoint.name.to_string()).collect()
 }
 
 #[test]
-fn only_endpoints_of_the_model_are_candidates_and_all_where_it_is_not_known() {
+fn only_endpoints_of_the_model_are_candidates() {
+    let (fleet, nothing) = (fleet(), Directory::default());
+    assert_eq!(names(&serving(&fleet, &base(0), &nothing)), ["10.0.0.1:80", "10.0.0.2:80"]);
+    assert_eq!(names(&serving(&fleet, &base(1), &nothing)), ["10.0.0.3:80"]);
+    assert_eq!(names(&serving(&fleet, &base(2), &nothing)), Vec::<String>::new());
+}
+
+#[test]
+fn an_adapter_s_requests_go_to_those_that_have_it_or_to_all_of_its_base_where_nobody_says_so() {
     let fleet = fleet();
-    assert_eq!(names(&serving(&fleet, Some(ModelIndex(0)))), ["10.0.0.1:80", "10.0.0.2:80"]);
-    assert_eq!(names(&serving(&fleet, Some(ModelIndex(1)))), ["10.0.0.3:80"]);
-    assert_eq!(serving(&fleet, None).len(), 3);
+    let target = Target { model: ModelIndex(0), adapter: Some("sql".into()) };
+    let directory = |host: u8| {
+        let mut census = Census::new(1000);
+        census.note(SocketAddr::from(([10, 0, 0, host], 80)), Some(vec!["sql".into()]), None, Millis(0));
+        census.directory(&fleet, Millis(0))
+    };
+    assert_eq!(names(&serving(&fleet, &target, &directory(2))), ["10.0.0.2:80"]);
+    assert_eq!(names(&serving(&fleet, &base(0), &directory(2))), ["10.0.0.1:80", "10.0.0.2:80"]);
+    // Nobody says to have it; an engine of another base does.
+    for host in [9, 3] {
+        assert_eq!(names(&serving(&fleet, &target, &directory(host))), ["10.0.0.1:80", "10.0.0.2:80"]);
+    }
 }
 
 #[test]
 fn a_candidate_per_rank_with_our_count_and_what_the_engine_says() {
     let fleet = fleet();
-    let endpoints = serving(&fleet, Some(ModelIndex(0)));
+    let endpoints = serving(&fleet, &base(0), &Directory::default());
     let ranks: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).collect();
     let mut ledger = Ledger::new(10);
     let reservation = Reservation { place: ranks[1].place, queued_tokens: 70, sequences: 2, lease_ms: 1000 };
@@ -66,7 +88,7 @@ fn a_candidate_per_rank_with_our_count_and_what_the_engine_says() {
 #[test]
 fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
     let fleet = fleet();
-    let endpoints = serving(&fleet, None);
+    let endpoints: Vec<_> = fleet.usable().collect();
     let (seats, candidates) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
     let entry = |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0 };
     // Both ranks of the second endpoint first.
@@ -83,6 +105,8 @@ fn reasons_have_distinct_names_that_the_filter_knows() {
     let error = warmpath_prompt::PromptError::Media { kind: "image".into() };
     let reasons = [
         Reason::Filter(warmpath_core::outcome::Reason::PromptEmbeds),
+        Reason::PreviousResponse,
+        Reason::PreviousResponseUnknown,
         Reason::UnknownModel,
         Reason::NoTokenizer,
         Reason::from(&error),
@@ -101,21 +125,48 @@ fn reasons_have_distinct_names_that_the_filter_knows() {
     assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
 }
 
-#[test]
-fn a_request_is_estimated_by_its_prompt_and_by_its_body_only_without_one() {
-    let question = |prompt| Question {
+fn question(prompt: Prompt) -> Question {
+    Question {
         model: String::new(),
         prompt,
         cache_salt: None,
         add_special_tokens: None,
-        truncate_prompt_tokens: None,
+        truncate: warmpath_prompt::Truncate::default(),
+        previous_response: None,
         body_bytes: 10_000_000,
         sequences_per_prompt: 1,
         policy: None,
         answer_by: None,
-    };
+    }
+}
+
+#[test]
+fn a_request_is_estimated_by_its_prompt_and_by_its_body_only_without_one() {
     let picture = Chat { messages: vec![b' '; 400], has_media: true, ..Chat::default() };
     assert_eq!(question(Prompt::Chat(Box::new(picture))).estimated_bytes(), 400);
     assert_eq!(question(Prompt::Tokens(vec![vec![1; 10], vec![2; 5]])).estimated_bytes(), 60);
     assert_eq!(question(Prompt::Absent(Reason::UnknownModel)).estimated_bytes(), 10_000_000);
+}
+
+/// Counting tokens, or asking for a response that is kept, takes no place in any queue.
+#[test]
+fn a_request_for_which_nothing_is_computed_has_no_size() {
+    let no_prefill = Reason::Filter(warmpath_core::outcome::Reason::NoPrefill);
+    let nothing = question(Prompt::Absent(no_prefill));
+    assert_eq!((nothing.sequences(), nothing.estimated_bytes()), (0, 0));
+    let something = question(Prompt::Absent(Reason::UnknownModel));
+    assert_eq!(something.sequences(), 1);
+}
+
+#[test]
+fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
+    let fleet = fleet();
+    let endpoints: Vec<_> = fleet.usable().collect();
+    let (seats, _) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
+    let entry = |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0 };
+    let mut ranking = [entry(3), entry(2), entry(0), entry(1)];
+    put_first("10.0.0.2:80", &mut ranking, &seats);
+    assert_eq!(ranking.iter().map(|ranked| ranked.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
+    put_first("10.0.0.9:80", &mut ranking, &seats);
+    assert_eq!(ranking.iter().map(|ranked| ranked.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
 }

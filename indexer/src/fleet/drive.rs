@@ -12,7 +12,9 @@ use super::{Change, Endpoint, Fleet, Observation, View};
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::decide::metrics::DecideMetrics;
+use crate::drift::DriftMetrics;
 use crate::ingest::{Ingest, StreamSpec};
+use crate::models::Registry;
 
 /// Observations that may wait: one beat's scrapes of a large fleet. When they are more, scrapers wait.
 pub const OBSERVATIONS_MAX: usize = 1024;
@@ -23,11 +25,12 @@ pub struct FleetDriver {
     pub view: Arc<View>,
     pub books: Arc<Mutex<Books>>,
     pub ingest: Arc<Ingest>,
-    pub models: Arc<[String]>,
+    pub registry: Arc<Registry>,
     pub clock: Clock,
     pub metrics: FleetMetrics,
-    /// Has values per endpoint, which go with it.
+    /// These have values per endpoint, which go with it.
     pub decide_metrics: DecideMetrics,
+    pub drift_metrics: DriftMetrics,
 }
 
 // === impl FleetDriver ===
@@ -114,13 +117,15 @@ impl FleetDriver {
             }
             reservations += self.books.lock().remove_place(rank.place, now);
         }
-        self.decide_metrics.forget(&self.model_of(endpoint), &endpoint.name);
+        let model = self.model_of(endpoint);
+        self.decide_metrics.forget(&model, &endpoint.name);
+        self.drift_metrics.forget_endpoint(&model, &endpoint.name);
         tracing::info!(endpoint = %endpoint.name, reservations, "endpoint removed");
         self.count("removed");
     }
 
     fn model_of(&self, endpoint: &Endpoint) -> String {
-        self.models.get(endpoint.spec.model.0).cloned().unwrap_or_default()
+        self.registry.name(endpoint.spec.model).to_string()
     }
 
     fn count(&self, result: &'static str) {
@@ -164,10 +169,11 @@ mod tests {
             view: Arc::default(),
             books: Arc::new(Mutex::new(Books::new(own, 100))),
             ingest: Arc::new(crate::ingest::start(IngestConfig::default(), index.clone(), clock).unwrap()),
-            models: Arc::new(["m".to_owned()]),
+            registry: Arc::new(Registry::of_names(&[])),
             clock,
             metrics: FleetMetrics::default(),
             decide_metrics: DecideMetrics::new(),
+            drift_metrics: DriftMetrics::default(),
         };
         driver.observe(listed(&[1, 2]));
         assert_eq!(index.read().stats().streams, 4);
@@ -181,7 +187,8 @@ mod tests {
             sequences: 1,
             lease_ms: 1000,
         };
-        let forecast = Forecast { model: None, policy: "cost", cached_tokens: Vec::new() };
+        let forecast =
+            Forecast { model: None, policy: "cost", cached_tokens: Vec::new(), prompt_tokens: None };
         driver.books.lock().reserve(id, place, placed, forecast, clock.now()).unwrap();
 
         driver.observe(listed(&[2]));

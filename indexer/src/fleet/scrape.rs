@@ -5,15 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::Uri;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use warmpath_kv::StreamId;
 
@@ -21,6 +15,7 @@ use super::metrics::{ByResult, FleetMetrics};
 use super::{Contact, Endpoint, EngineFigures, Observation, Sample, View, parse_exposition};
 use crate::clock::Clock;
 use crate::config::Scrape;
+use crate::http::{AskError, EngineClient};
 
 /// Engines asked at the same time: a fleet of hundreds is done within one beat, without a burst of connections.
 const CONCURRENT: usize = 32;
@@ -34,7 +29,7 @@ pub struct Scraper {
     view: Arc<View>,
     own: OwnCountsOf,
     metrics: FleetMetrics,
-    client: Client<HttpConnector, Empty<Bytes>>,
+    client: EngineClient,
 }
 
 /// What we know of a place ourselves, to set the engine's figures against.
@@ -57,11 +52,7 @@ impl Scraper {
         own: OwnCountsOf,
         metrics: FleetMetrics,
     ) -> Self {
-        let mut connector = HttpConnector::new();
-        // Half of the whole time, so that a host that swallows connections is told from an engine that is busy.
-        connector.set_connect_timeout(Some(Duration::from_millis(config.timeout_ms / 2)));
-        connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let client = EngineClient::new(Duration::from_millis(config.timeout_ms));
         Self { config, clock, view, own, metrics, client }
     }
 
@@ -85,15 +76,14 @@ impl Scraper {
     }
 
     async fn ask(&self, endpoint: &Endpoint, observations: &mpsc::Sender<Observation>) {
-        let deadline = Duration::from_millis(self.config.timeout_ms);
-        let (contact, result) = match timeout(deadline, self.fetch(endpoint)).await {
-            Ok(Ok(text)) => {
+        let (contact, result) = match self.fetch(endpoint).await {
+            Ok(text) => {
                 self.record(endpoint, &text);
                 (Contact::Answered, "answered")
             }
-            Ok(Err(contact @ Contact::Refused)) => (contact, "refused"),
-            Ok(Err(contact)) => (contact, "unreadable"),
-            Err(_) => (Contact::Silent, "silent"),
+            Err(contact @ Contact::Refused) => (contact, "refused"),
+            Err(contact @ Contact::Silent) => (contact, "silent"),
+            Err(contact @ Contact::Answered) => (contact, "unreadable"),
         };
         self.metrics.scrapes.get_or_create(&ByResult { result }).inc();
         let observation = Observation::Contacted { address: endpoint.spec.address, contact };
@@ -104,18 +94,18 @@ impl Scraper {
 
     /// The text of the exposition, or how the contact went without one.
     async fn fetch(&self, endpoint: &Endpoint) -> Result<String, Contact> {
-        let uri: Uri = format!("http://{}/metrics", endpoint.name).parse().map_err(|_| Contact::Refused)?;
-        let response = self
-            .client
-            .get(uri)
-            .await
-            .map_err(|error| if error.is_connect() { Contact::Refused } else { Contact::Silent })?;
-        if !response.status().is_success() {
+        let answer =
+            self.client.get(&endpoint.name, "/metrics", EXPOSITION_MAX).await.map_err(
+                |error| match error {
+                    AskError::Connect(_) | AskError::Unsendable(_) => Contact::Refused,
+                    AskError::Silent(_) | AskError::Broken(_) => Contact::Silent,
+                    AskError::Unreadable(_) => Contact::Answered,
+                },
+            )?;
+        if !answer.status.is_success() {
             return Err(Contact::Answered);
         }
-        let body = Limited::new(response.into_body(), EXPOSITION_MAX).collect().await;
-        let bytes = body.map_err(|_| Contact::Answered)?.to_bytes();
-        String::from_utf8(bytes.into()).map_err(|_| Contact::Answered)
+        String::from_utf8(answer.body.into()).map_err(|_| Contact::Answered)
     }
 
     fn record(&self, endpoint: &Endpoint, text: &str) {

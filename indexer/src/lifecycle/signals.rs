@@ -1,8 +1,8 @@
-//! The signals that end the program.
+//! The signals that end the program, and the one that makes it read its models again.
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for SIGTERM or SIGINT and names it.
 pub async fn next_signal() -> io::Result<&'static str> {
@@ -12,4 +12,9 @@ pub async fn next_signal() -> io::Result<&'static str> {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     })
+}
+
+/// Every SIGHUP from now on. Until this is called, one ends the program.
+pub fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use warmpath_core::limits::{ENDPOINT_BYTES_MAX, PROMPTS_MAX, SEQUENCES_MAX, TOKEN_IDS_MAX};
-use warmpath_proto::v1::{LedgerChange, Released, Renewed, Reserved, Started, ledger_change};
+use warmpath_proto::v1::{Answered, LedgerChange, Released, Renewed, Reserved, Started, ledger_change};
 
+use crate::answers::ResponseKey;
 use crate::books::{Change, Placed, What};
 use crate::ledger::DecisionId;
 
@@ -26,6 +27,10 @@ pub(super) fn to_wire(change: &Change) -> LedgerChange {
         What::Started => ledger_change::What::Started(Started {}),
         What::Released => ledger_change::What::Released(Released {}),
         What::Renewed => ledger_change::What::Renewed(Renewed {}),
+        What::Answered { key, endpoint } => ledger_change::What::Answered(Answered {
+            response_key: key.get(),
+            endpoint: endpoint.to_string(),
+        }),
     };
     LedgerChange { decision_id: change.id.0, what: Some(what) }
 }
@@ -49,7 +54,10 @@ pub(super) fn from_wire(change: LedgerChange) -> Option<Change> {
         ledger_change::What::Started(_) => What::Started,
         ledger_change::What::Released(_) => What::Released,
         ledger_change::What::Renewed(_) => What::Renewed,
-        ledger_change::What::Answered(_) => return None,
+        ledger_change::What::Answered(answered) => What::Answered {
+            key: ResponseKey::new(answered.response_key)?,
+            endpoint: (answered.endpoint.len() <= ENDPOINT_BYTES_MAX).then(|| answered.endpoint.into())?,
+        },
     };
     Some(Change { id: DecisionId(change.decision_id), what })
 }
@@ -64,7 +72,9 @@ mod tests {
 
     #[test]
     fn changes_come_back_as_they_went() {
-        for what in [What::Reserved(placed()), What::Started, What::Released, What::Renewed] {
+        let key = ResponseKey::new(5).unwrap();
+        let answered = What::Answered { key, endpoint: "10.0.0.1:80".into() };
+        for what in [What::Reserved(placed()), What::Started, What::Released, What::Renewed, answered] {
             let change = Change { id: DecisionId(9), what };
             assert_eq!(from_wire(to_wire(&change)), Some(change));
         }
@@ -81,6 +91,10 @@ mod tests {
         ] {
             let change = Change { id: DecisionId(9), what: What::Reserved(absurd) };
             assert_eq!(from_wire(to_wire(&change)), None, "{change:?}");
+        }
+        for (response_key, endpoint) in [(0, "10.0.0.1:80".into()), (1, "x".repeat(ENDPOINT_BYTES_MAX + 1))] {
+            let what = Some(ledger_change::What::Answered(Answered { response_key, endpoint }));
+            assert_eq!(from_wire(LedgerChange { decision_id: 0, what }), None);
         }
     }
 }

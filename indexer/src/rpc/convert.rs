@@ -12,15 +12,17 @@ use warmpath_core::limits::{
 };
 use warmpath_core::outcome;
 use warmpath_core::rank::Policy;
+use warmpath_prompt::Truncate;
 use warmpath_proto::v1::{
     self as wire, EndCause, EndpointInfo, EndpointSet, Outcome, ReportRequest, ScoreRequest, ScoreResponse,
     event, score_request,
 };
 
+use crate::answers::ResponseKey;
 use crate::decide::{Chat, Decision, Pick, Prompt, Question, Reason};
 use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::DecisionId;
-use crate::report::{Decided, Report, Reported};
+use crate::report::{Decided, Report, Reported, Usage};
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +61,8 @@ pub fn question(request: ScoreRequest, policy: &dyn Fn(&str) -> Option<Policy>) 
         prompt: prompt(request.prompt, &request.not_scorable_reason)?,
         cache_salt: Some(request.cache_salt).filter(|salt| !salt.is_empty()),
         add_special_tokens: request.add_special_tokens,
-        truncate_prompt_tokens: request.truncate_prompt_tokens,
+        truncate: Truncate { tokens: request.truncate_prompt_tokens },
+        previous_response: ResponseKey::new(request.previous_response_key),
         body_bytes: request.body_bytes,
         sequences_per_prompt: request.sequences_per_prompt.max(1),
         policy,
@@ -108,11 +111,11 @@ fn prompt(prompt: Option<score_request::Prompt>, reason: &str) -> Result<Prompt,
 
 /// The answer to a question; `endpoints` where the filter's own set is old.
 pub fn score_response(decision: Decision, endpoints: Option<EndpointSet>) -> ScoreResponse {
-    let outcome = if decision.load_only.is_none() { Outcome::Scored } else { Outcome::LoadOnly };
+    let outcome = if decision.verdict.is_scored() { Outcome::Scored } else { Outcome::LoadOnly };
     ScoreResponse {
         decision_id: decision.id.0,
         outcome: outcome.into(),
-        reason: decision.load_only.map_or("", Reason::name).to_owned(),
+        reason: decision.verdict.reason().to_owned(),
         prompt_tokens: decision.prompt_tokens,
         reachable_tokens: decision.reachable_tokens,
         policy: decision.policy.to_owned(),
@@ -178,7 +181,12 @@ fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
             at_most("end.endpoint, in bytes", end.endpoint.len(), ENDPOINT_BYTES_MAX)?;
             let is_failure =
                 end.http_status >= HTTP_SERVER_ERRORS_FROM || end.cause() == EndCause::UpstreamReset;
-            Reported::End { endpoint: end.endpoint, cached_tokens: end.cached_tokens, is_failure }
+            Reported::End {
+                endpoint: end.endpoint,
+                usage: Usage { prompt_tokens: end.prompt_tokens, cached_tokens: end.cached_tokens },
+                response: ResponseKey::new(end.response_key),
+                is_failure,
+            }
         }
     };
     Ok(Some(Report { decision, elapsed: Duration::from_micros(event.elapsed_us).min(ELAPSED_MAX), what }))

@@ -31,8 +31,11 @@ async fn the_readme_lists_every_metric() {
     let sources = concat!(
         include_str!("../../src/admin/collector.rs"),
         include_str!("../../src/decide/metrics.rs"),
+        include_str!("../../src/drift/metrics.rs"),
+        include_str!("../../src/engines/metrics.rs"),
         include_str!("../../src/fleet/metrics.rs"),
         include_str!("../../src/ingest/metrics.rs"),
+        include_str!("../../src/models/metrics.rs"),
         include_str!("../../src/peers/metrics.rs"),
     );
     let readme = include_str!("../../README.md");

@@ -1,11 +1,6 @@
 //! The real binary: exit codes, and a drain that no request notices.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::channel::mpsc;
@@ -17,82 +12,11 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use warmpath_indexer::app::Bound;
 
+use crate::binary::{Program, serve, written};
 use crate::support::{config, eventually, tokens};
-
-/// A running `warmpath serve`; killed when dropped.
-struct Program {
-    child: Child,
-    bound: Bound,
-    _config: ConfigFile,
-}
-
-/// A configuration file; deleted when dropped.
-struct ConfigFile(PathBuf);
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).expect("it was written");
-    }
-}
-
-impl Program {
-    fn start(yaml: &str, name: &str) -> Self {
-        let config = written(yaml, name);
-        let mut child = warmpath(&config).stderr(Stdio::piped()).spawn().unwrap();
-        let logs = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = logs.lines();
-        let listening = lines
-            .by_ref()
-            .map(|line| serde_json::from_str::<Value>(&line.unwrap()).expect("logs are JSON lines"))
-            .find(|line| line["message"] == "listening")
-            .expect("it tells where it listens");
-        let address = |key: &str| -> SocketAddr { listening[key].as_str().unwrap().parse().unwrap() };
-        let bound = Bound { grpc: address("grpc"), admin: address("admin") };
-        // Nobody reads the rest, so it must go somewhere.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, bound, _config: config }
-    }
-
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    async fn exited(&mut self) -> ExitStatus {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < end, "it still runs");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _gone_already = self.child.kill();
-        let _reaped_already = self.child.wait();
-    }
-}
-
-fn warmpath(config: &ConfigFile) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warmpath"));
-    command.arg("serve").arg("--config").arg(&config.0);
-    command
-}
-
-fn written(yaml: &str, name: &str) -> ConfigFile {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.yaml", std::process::id()));
-    std::fs::write(&path, yaml).unwrap();
-    ConfigFile(path)
-}
 
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 type Answer = JoinHandle<hyper::Result<Response<Incoming>>>;
@@ -162,7 +86,7 @@ async fn a_drain_answers_everything_in_flight() {
 #[test]
 fn a_bad_configuration_names_every_mistake_and_exits_with_64() {
     let path = written("listen: { grpc: nowhere }\npolicy: { name: fast }\nnonsense: 1\n", "bad");
-    let output = warmpath(&path).output().unwrap();
+    let output = serve(&path).output().unwrap();
     assert_eq!(output.status.code(), Some(64));
     let text = String::from_utf8(output.stderr).unwrap();
     for part in ["3 mistakes", "listen.grpc", "\"nowhere\"", "policy.name", "\"fast\"", "nonsense"] {
@@ -176,7 +100,7 @@ fn a_tokenizer_that_is_not_there_is_a_bad_configuration() {
                 models: [{ name: m, tokenizer_dir: /nonexistent/dir }]\n";
     let path = written(yaml, "no-tokenizer");
     for check in [false, true] {
-        let mut command = warmpath(&path);
+        let mut command = serve(&path);
         if check {
             command.arg("--check");
         }
@@ -190,7 +114,7 @@ fn a_tokenizer_that_is_not_there_is_a_bad_configuration() {
 #[test]
 fn a_check_prints_the_effective_configuration() {
     let path = written(&config(&["10.0.0.1:8000"]), "check");
-    let output = warmpath(&path).arg("--check").output().unwrap();
+    let output = serve(&path).arg("--check").output().unwrap();
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
     let again =

@@ -25,17 +25,29 @@ impl Engine {
 
     /// Publishes that the blocks of a prompt of these ids are stored; the hash of a block is the number of its end.
     pub(crate) fn store(&mut self, ids: std::ops::Range<u32>) {
+        self.store_with(None, ids);
+    }
+
+    /// The same, computed with an adapter.
+    pub(crate) fn store_with(&mut self, adapter: Option<&str>, ids: std::ops::Range<u32>) {
         let blocks = (ids.end - ids.start) / BLOCK;
         let tokens = ids.start..ids.start + blocks * BLOCK;
         let hashes = (1..=blocks).map(|block| Value::from(ids.start + block * BLOCK)).collect();
-        self.publish(Value::Array(vec![
+        let mut event = vec![
             "BlockStored".into(),
             Value::Array(hashes),
             Value::Nil,
             Value::Array(tokens.map(Value::from).collect()),
             BLOCK.into(),
-            Value::Nil,
-        ]));
+        ];
+        match adapter {
+            None => event.push(Value::Nil),
+            Some(name) => {
+                let extras = Value::Array(vec![Value::Array(vec![name.into()]); blocks as usize]);
+                event.extend([1.into(), "GPU".into(), name.into(), extras]);
+            }
+        }
+        self.publish(Value::Array(event));
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,18 +1,33 @@
-//! The program in process, over real gRPC, HTTP and ZeroMQ, with prompts given as token ids: no tokenizer is needed.
+//! The program in process, over real gRPC, HTTP and ZeroMQ, mostly with prompts given as token ids,
+//! which need no tokenizer.
 
+#[cfg(test)]
+mod adapters;
 #[cfg(test)]
 mod admin;
 #[cfg(test)]
+mod binary;
+#[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod drift;
+#[cfg(test)]
 mod engine;
+#[cfg(test)]
+mod http_engine;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod prefixes;
+#[cfg(test)]
+mod reload;
+#[cfg(test)]
+mod responses;
 #[cfg(test)]
 mod scoring;
 #[cfg(test)]
 mod scraping;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod test_model;

@@ -1,10 +1,12 @@
 //! Starts indexers on free ports and speaks to them as a filter does.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use hyper::{Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
@@ -15,8 +17,8 @@ use warmpath_indexer::app::{App, Bound};
 use warmpath_indexer::config::Config;
 use warmpath_proto::v1::scorer_client::ScorerClient;
 use warmpath_proto::v1::{
-    Alive, End, EndCause, Event, FirstByte, ReportRequest, ScoreRequest, TokenIds, TokenPrompts, event,
-    score_request,
+    Alive, ChatPrompt, End, EndCause, Event, FirstByte, ReportRequest, ScoreRequest, TokenIds, TokenPrompts,
+    event, score_request,
 };
 
 /// Longest wait for anything.
@@ -31,8 +33,13 @@ pub(crate) struct Indexer {
 
 impl Indexer {
     pub(crate) async fn start(yaml: &str) -> Self {
+        Self::start_from(yaml, None).await
+    }
+
+    /// Starts with this configuration, which is read from `file` when it is reloaded.
+    pub(crate) async fn start_from(yaml: &str, file: Option<PathBuf>) -> Self {
         let config = Config::parse(yaml).expect("a valid configuration");
-        let app = App::build(config).await.expect("the program starts");
+        let app = App::build(config, file).await.expect("the program starts");
         let bound = app.bound();
         let (end, ended) = oneshot::channel::<()>();
         let run = tokio::spawn(app.run_until(async {
@@ -60,12 +67,12 @@ impl Indexer {
 
     /// Status and text of an admin page.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let uri = format!("http://{}{path}", self.bound.admin).parse().unwrap();
-        let response = client.get(uri).await.expect("the admin listener answers");
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.into()).unwrap())
+        admin(self.bound, Method::GET, path).await
+    }
+
+    /// Status and text of the answer to a POST without a body.
+    pub(crate) async fn post(&self, path: &str) -> (u16, String) {
+        admin(self.bound, Method::POST, path).await
     }
 
     pub(crate) async fn state(&self) -> Value {
@@ -104,6 +111,17 @@ impl Indexer {
     }
 }
 
+/// Asks the admin listener.
+pub(crate) async fn admin(bound: Bound, method: Method, path: &str) -> (u16, String) {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let uri = format!("http://{}{path}", bound.admin);
+    let request = Request::builder().method(method).uri(uri).body(Empty::new()).unwrap();
+    let response = client.request(request).await.expect("the admin listener answers");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.into()).unwrap())
+}
+
 pub(crate) async fn client(bound: Bound) -> ScorerClient<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{}", bound.grpc)).unwrap();
     ScorerClient::new(endpoint.connect().await.expect("the gRPC listener answers"))
@@ -134,6 +152,18 @@ pub(crate) fn tokens(ids: Range<u32>) -> ScoreRequest {
     }
 }
 
+/// A chat of these messages.
+pub(crate) fn chat(model: &str, messages: &str) -> ScoreRequest {
+    let chat = ChatPrompt { messages_json: messages.into(), ..ChatPrompt::default() };
+    ScoreRequest {
+        model: model.into(),
+        prompt: Some(score_request::Prompt::Chat(chat)),
+        path: "/v1/chat/completions".into(),
+        body_bytes: 1000,
+        ..ScoreRequest::default()
+    }
+}
+
 pub(crate) fn first_byte(decision_id: u64, endpoint: &str) -> Event {
     let what = event::What::FirstByte(FirstByte { endpoint: endpoint.into(), http_status: 200 });
     Event { decision_id, elapsed_us: 120_000, what: Some(what) }
@@ -151,6 +181,12 @@ pub(crate) fn end(decision_id: u64, endpoint: &str, cached_tokens: Option<u32>) 
         cached_tokens,
         ..End::default()
     };
+    Event { decision_id, elapsed_us: 500_000, what: Some(event::What::End(end)) }
+}
+
+/// The request was answered to its end, and the answer said this.
+pub(crate) fn end_with(decision_id: u64, told: End) -> Event {
+    let end = End { http_status: 200, cause: EndCause::Complete.into(), ..told };
     Event { decision_id, elapsed_us: 500_000, what: Some(event::What::End(end)) }
 }
 

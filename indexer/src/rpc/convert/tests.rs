@@ -30,6 +30,7 @@ async fn a_plain_question_is_taken_as_it_is() {
         sequences_per_prompt: 2,
         policy: "least_load".into(),
         deadline_us: 40_000,
+        previous_response_key: 5,
         body_bytes: 7,
         ..ScoreRequest::default()
     };
@@ -37,6 +38,7 @@ async fn a_plain_question_is_taken_as_it_is() {
     let question = check(request).unwrap();
     assert_eq!((question.model.as_str(), question.cache_salt.as_deref()), ("m", Some("s")));
     assert_eq!((question.sequences(), question.policy), (4, Some(Policy::LeastLoad)));
+    assert_eq!(question.previous_response, ResponseKey::new(5));
     let patience = question.answer_by.unwrap() - before;
     assert!(patience >= Duration::from_millis(30) && patience < Duration::from_millis(40), "{patience:?}");
 }
@@ -45,7 +47,7 @@ async fn a_plain_question_is_taken_as_it_is() {
 fn what_is_not_given_reads_as_the_default() {
     let question = check(ScoreRequest::default()).unwrap();
     assert_eq!((question.cache_salt, question.policy, question.answer_by), (None, None, None));
-    assert_eq!(question.sequences_per_prompt, 1);
+    assert_eq!((question.sequences_per_prompt, question.previous_response), (1, None));
     assert!(matches!(question.prompt, Prompt::Absent(reason) if reason.name() == "no_prompt"));
 }
 
@@ -106,6 +108,8 @@ fn reports_keep_their_order_and_unknown_ones_are_left_out() {
     let first = event::What::FirstByte(FirstByte { endpoint: "10.0.0.1:80".into(), http_status: 200 });
     let end = event::What::End(End {
         cached_tokens: Some(5),
+        prompt_tokens: Some(9),
+        response_key: 7,
         fallback_reason: "deadline".into(),
         ..End::default()
     });
@@ -114,7 +118,12 @@ fn reports_keep_their_order_and_unknown_ones_are_left_out() {
     assert_eq!(reports.len(), 2);
     assert_eq!((reports[0].decision, reports[0].elapsed), (Decided::Indexer(DecisionId(1)), ELAPSED_MAX));
     assert_eq!(reports[1].decision, Decided::Elsewhere(outcome::Reason::Deadline));
-    let end = Reported::End { endpoint: String::new(), cached_tokens: Some(5), is_failure: false };
+    let end = Reported::End {
+        endpoint: String::new(),
+        usage: Usage { prompt_tokens: Some(9), cached_tokens: Some(5) },
+        response: ResponseKey::new(7),
+        is_failure: false,
+    };
     assert_eq!(reports[1].what, end);
 }
 

@@ -1,0 +1,97 @@
+//! A model's configuration and files → a [`Model`] that can be used.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use warmpath_prompt::{
+    EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
+};
+
+use super::{Model, Release, ToldBy};
+use crate::config::{ContentFormat, ModelConfig};
+
+/// Why a model cannot be served.
+#[derive(Debug, Error)]
+pub(super) enum ModelError {
+    #[error("models[{index}].engine_version: {source}")]
+    Version { index: usize, source: ParseVersionError },
+    #[error("models[{index}].tokenizer_dir: {source}")]
+    Files { index: usize, source: LoadError },
+}
+
+/// Every model that cannot be served.
+#[derive(Debug, Error)]
+#[error("cannot load the models:\n{}", lines(.0))]
+pub struct ModelErrors(pub(super) Vec<ModelError>);
+
+/// A model of this name whose files have not been read.
+pub(super) fn unloaded(name: &str) -> Model {
+    let release = Release { version: EngineVersion::default(), told_by: ToldBy::Nobody };
+    Model { name: name.into(), renderer: None, release, is_retired: false }
+}
+
+/// Loads one model, `index` being its position in the configuration. `reported` is the release that its engines
+/// report, which counts where none is configured.
+pub(super) fn model(
+    index: usize,
+    config: &ModelConfig,
+    reported: Option<EngineVersion>,
+) -> Result<Model, ModelError> {
+    let release = match (&config.engine_version, reported) {
+        (Some(version), _) => Release {
+            version: version.parse().map_err(|source| ModelError::Version { index, source })?,
+            told_by: ToldBy::Configuration,
+        },
+        (None, Some(version)) => Release { version, told_by: ToldBy::Engines },
+        (None, None) => Release { version: EngineVersion::default(), told_by: ToldBy::Nobody },
+    };
+    let renderer = renderer(index, config, release.version)?;
+    Ok(Model { renderer, release, ..unloaded(&config.name) })
+}
+
+fn renderer(
+    index: usize,
+    config: &ModelConfig,
+    engine_version: EngineVersion,
+) -> Result<Option<Arc<ModelPrompt>>, ModelError> {
+    let Some(dir) = &config.tokenizer_dir else { return Ok(None) };
+    let content_format = match config.content_format {
+        ContentFormat::Auto => None,
+        ContentFormat::String => Some(warmpath_prompt::ContentFormat::Text),
+        ContentFormat::OpenAi => Some(warmpath_prompt::ContentFormat::Parts),
+    };
+    let files = ModelFiles {
+        chat_template: config.chat_template.clone(),
+        content_format,
+        engine_version,
+        max_model_len: config.max_model_len,
+        trust_request_template: config.trust_request_chat_template,
+        default_template_kwargs: config.default_chat_template_kwargs.clone(),
+        exclude_tools_when_none: config.exclude_tools_when_tool_choice_none,
+        ..ModelFiles::in_dir(dir)
+    };
+    let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
+    log_encoder(&config.name, renderer.encoder());
+    Ok(Some(Arc::new(renderer)))
+}
+
+fn log_encoder(model: &str, choice: &EncoderChoice) {
+    for (encoder, why) in &choice.refused {
+        tracing::info!(model, encoder = encoder.name(), why, "an encoder does not suit the model");
+    }
+    let encoder = choice.kind.name();
+    match choice.kind {
+        EncoderKind::Reference => {
+            tracing::warn!(
+                model,
+                encoder,
+                "model loaded, with the slow encoder only: long prompts will be late"
+            );
+        }
+        EncoderKind::Fastokens | EncoderKind::Splintr => tracing::info!(model, encoder, "model loaded"),
+    }
+}
+
+fn lines(errors: &[ModelError]) -> String {
+    errors.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n")
+}
