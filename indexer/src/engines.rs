@@ -7,6 +7,7 @@
 //! adapters is forgotten when it grows old, and a request for an adapter that nobody says to have may go to every
 //! endpoint of the base model.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Directory {
                 None => counts.push((version, 1)),
             }
         }
-        counts.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        counts.sort_unstable_by_key(|(version, _)| Reverse(*version));
         counts
     }
 }
