@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::core::{EngineConfig, Seed, Timing};
+use crate::text::OutputVocabulary;
 use crate::version::VllmVersion;
 use crate::wire::HashForm;
 
@@ -107,6 +108,12 @@ pub struct EmulatorConfig {
     /// Leave `prompt_tokens_details` out of the usage, as a server without --enable-prompt-tokens-details does.
     #[arg(long)]
     pub no_prompt_tokens_details: bool,
+    /// What generated text is made of.
+    #[arg(long, value_enum, default_value_t)]
+    pub output: OutputVocabulary,
+    /// Serve the render endpoints from 0.30 on, as a server with --enable-scale-out does; older ones always do.
+    #[arg(long)]
+    pub scale_out: bool,
 }
 
 /// A value that cannot work.
@@ -160,6 +167,8 @@ impl Default for EmulatorConfig {
             default_max_tokens: defaults::MAX_TOKENS,
             requests_kept: defaults::REQUESTS_KEPT,
             no_prompt_tokens_details: false,
+            output: OutputVocabulary::default(),
+            scale_out: false,
         }
     }
 }

@@ -4,10 +4,15 @@ mod answer;
 mod body;
 mod chat;
 mod control;
+mod convert;
+mod embeddings;
 mod error;
 mod generate;
 mod info;
+mod messages;
 mod metrics;
+mod render;
+mod responses;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +32,9 @@ use crate::core::Lora;
 use crate::faults::HttpFate;
 use crate::rank::RankHandle;
 use crate::server::{Control, Shared};
+use answer::Api;
 use error::ApiError;
+use responses::ResponseStore;
 
 /// Largest body taken, in bytes; larger ones get a 413.
 const BODY_MAX: usize = 256 << 20;
@@ -43,6 +50,9 @@ struct AppState {
     started_unix: f64,
     next_rank: AtomicUsize,
     next_request: AtomicUsize,
+    /// Tells the answers of different starts and servers apart.
+    boot: u64,
+    responses: ResponseStore,
 }
 
 // === impl App ===
@@ -50,6 +60,7 @@ struct AppState {
 impl App {
     pub(crate) fn new(
         shared: Arc<Shared>,
+        boot: u64,
         ranks: Vec<RankHandle>,
         control: mpsc::WeakSender<Control>,
     ) -> Self {
@@ -60,6 +71,8 @@ impl App {
             started_unix: unix_seconds(),
             next_rank: AtomicUsize::new(0),
             next_request: AtomicUsize::new(0),
+            boot,
+            responses: ResponseStore::default(),
         }))
     }
 
@@ -71,9 +84,15 @@ impl App {
         &self.0.ranks
     }
 
-    /// A number for the next request's id.
-    fn request_number(&self) -> usize {
-        self.0.next_request.fetch_add(1, Ordering::Relaxed)
+    /// The id of the next answer.
+    fn answer_id(&self, api: Api) -> String {
+        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
+        format!("{}{:016x}{number:08x}", api.id_prefix(), self.0.boot)
+    }
+
+    /// The responses that can be gone on from.
+    fn responses(&self) -> &ResponseStore {
+        &self.0.responses
     }
 
     /// The adapter that a model name stands for: `None` for the base model.
@@ -113,6 +132,13 @@ pub(crate) fn router(app: App) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/v1/completions", post(generate::completions))
         .route("/v1/chat/completions", post(generate::chat))
+        .route("/v1/completions/render", post(render::completions))
+        .route("/v1/chat/completions/render", post(render::chat))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{id}", get(responses::retrieve))
+        .route("/v1/messages", post(messages::create))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/v1/embeddings", post(embeddings::create))
         .route("/tokenize", post(info::tokenize))
         .route("/reset_prefix_cache", post(info::reset_prefix_cache))
         .route("/emulator/requests", get(control::requests).delete(control::clear_requests))

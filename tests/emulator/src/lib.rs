@@ -28,6 +28,6 @@ pub use publisher::BindError;
 pub use requests::RequestRecord;
 pub use server::{Addresses, Emulator, StartError};
 pub use state::{BlockDump, ParentDump, RankDump, StateDump};
-pub use text::TextError;
+pub use text::{OutputVocabulary, TextError};
 pub use version::{EventEncoding, UnknownVersion, VllmVersion};
 pub use wire::{Encoder, HashForm};

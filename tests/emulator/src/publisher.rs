@@ -129,6 +129,8 @@ fn open(
     let failed = |source| BindError { address: address.to_owned(), source };
     let socket = context.socket(kind).map_err(failed)?;
     socket.set_linger(0).map_err(failed)?;
+    // A real server sets it where its address is one.
+    socket.set_ipv6(true).map_err(failed)?;
     if let Some(hwm) = hwm {
         socket.set_sndhwm(hwm).map_err(failed)?;
     }

@@ -103,7 +103,7 @@ impl Emulator {
     /// Binds all sockets and serves.
     pub async fn start(config: EmulatorConfig) -> Result<Self, StartError> {
         config.check()?;
-        let text = config.tokenizer.as_deref().map(Text::load).transpose()?;
+        let text = config.tokenizer.as_deref().map(|dir| Text::load(dir, config.output)).transpose()?;
         let shared = Arc::new(Shared {
             faults: Arc::new(SharedFaults::new(config.ranks)),
             requests: RequestLog::new(config.requests_kept),
@@ -272,7 +272,7 @@ impl Incarnation {
             tasks.spawn(task);
         }
         shared.ranks.lock().clone_from(&handles);
-        let router = http::router(http::App::new(Arc::clone(shared), handles, control));
+        let router = http::router(http::App::new(Arc::clone(shared), boot, handles, control));
         let mut http = JoinSet::new();
         http.spawn(connection::serve(listener, router, cancel.clone()));
         Ok(Self { addresses, cancel, ranks: tasks, http })

@@ -61,6 +61,8 @@ pub(crate) struct ChatPrompt {
     pub(crate) messages: serde_json::Value,
     pub(crate) tools: Option<serde_json::Value>,
     pub(crate) add_generation_prompt: bool,
+    /// Leave out what the template puts behind the last message's text.
+    pub(crate) continue_final_message: bool,
     /// Further variables, which win over the ones above.
     pub(crate) kwargs: serde_json::Map<String, serde_json::Value>,
 }
@@ -83,7 +85,7 @@ const TEMPLATE: &str = "chat";
 
 impl Text {
     /// Loads `tokenizer.json`, `tokenizer_config.json` and, where it exists, `chat_template.jinja`.
-    pub(crate) fn load(dir: &Path) -> Result<Self, TextError> {
+    pub(crate) fn load(dir: &Path, vocabulary: OutputVocabulary) -> Result<Self, TextError> {
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_file(&path)
             .map_err(|error| TextError::Tokenizer { path: path.clone(), reason: error.to_string() })?;
@@ -102,7 +104,7 @@ impl Text {
             let text = value.as_str().or_else(|| value.get("content")?.as_str())?;
             Some((name.to_owned(), text.to_owned()))
         });
-        let words = words(&tokenizer);
+        let words = words(&tokenizer, vocabulary);
         Ok(Self { special: special.collect(), tokenizer, template, words })
     }
 
@@ -113,7 +115,11 @@ impl Text {
     }
 
     /// Token ids of a chat.
-    pub(crate) fn encode_chat(&self, chat: &ChatPrompt) -> Result<Vec<u32>, PromptError> {
+    pub(crate) fn encode_chat(
+        &self,
+        chat: &ChatPrompt,
+        add_special_tokens: bool,
+    ) -> Result<Vec<u32>, PromptError> {
         let environment = self.template.as_ref().ok_or(PromptError::NoTemplate)?;
         let mut context = std::collections::BTreeMap::new();
         for (name, text) in &self.special {
@@ -126,8 +132,14 @@ impl Text {
         for (name, value) in &chat.kwargs {
             context.insert(name.clone(), jinja_value(value));
         }
-        let rendered = environment.get_template(TEMPLATE)?.render(context)?;
-        self.encode(&rendered, false)
+        let mut rendered = environment.get_template(TEMPLATE)?.render(context)?;
+        if chat.continue_final_message {
+            let last =
+                chat.messages.as_array().and_then(|list| list.last()?["content"].as_str()).map(str::trim);
+            let end = last.and_then(|last| Some(rendered.rfind(last)? + last.len()));
+            rendered.truncate(end.unwrap_or(rendered.len()));
+        }
+        self.encode(&rendered, add_special_tokens)
     }
 
     /// The ids that generated text is made of.
@@ -157,17 +169,29 @@ fn compile(source: String) -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// Single-token words with a leading blank that come back as the same id.
-fn words(tokenizer: &Tokenizer) -> Vec<u32> {
-    let is_word = |text: &str| {
-        text.strip_prefix(' ').is_some_and(|word| {
-            word.len() >= WORD_LETTERS_MIN && word.bytes().all(|byte| byte.is_ascii_lowercase())
-        })
+/// What generated text is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum OutputVocabulary {
+    /// Single-token words with a leading blank: the text is encoded as the ids that were generated.
+    #[default]
+    Words,
+    /// Letters, each a token: encoded again, their text becomes other and fewer ids, as it may with a real model.
+    Letters,
+}
+
+/// The ids of this vocabulary that come back as themselves when they are decoded and encoded alone.
+fn words(tokenizer: &Tokenizer, kind: OutputVocabulary) -> Vec<u32> {
+    let is_lower = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let fits = |text: &str| match kind {
+        OutputVocabulary::Words => {
+            text.strip_prefix(' ').is_some_and(|word| word.len() >= WORD_LETTERS_MIN && is_lower(word))
+        }
+        OutputVocabulary::Letters => text.len() == 1 && is_lower(text),
     };
     let vocabulary = u32::try_from(tokenizer.get_vocab_size(false)).unwrap_or(u32::MAX);
     let good = (0..vocabulary).filter(|&id| {
         let Ok(text) = tokenizer.decode(&[id], true) else { return false };
-        is_word(&text) && tokenizer.encode_fast(text.as_str(), false).is_ok_and(|e| e.get_ids() == [id])
+        fits(&text) && tokenizer.encode_fast(text.as_str(), false).is_ok_and(|e| e.get_ids() == [id])
     });
     good.take(WORDS_MAX).collect()
 }

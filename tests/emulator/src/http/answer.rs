@@ -1,4 +1,4 @@
-//! Answers of the two generating endpoints, whole or as server-sent events.
+//! Answers of the generating endpoints, whole or as server-sent events. Each format has a module of its own.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,13 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+mod messages;
+mod openai;
+mod responses;
+
+pub(super) use responses::response;
 
 use super::App;
 use super::error::ApiError;
@@ -25,21 +31,18 @@ const PLAIN_IDS: std::ops::Range<u64> = 1_000..100_000;
 pub(super) enum Api {
     Completions,
     Chat,
+    Responses,
+    Messages,
 }
 
 impl Api {
+    /// How the ids of its answers begin.
     pub(super) fn id_prefix(self) -> &'static str {
         match self {
-            Self::Completions => "cmpl",
-            Self::Chat => "chatcmpl",
-        }
-    }
-
-    fn object(self, streams: bool) -> &'static str {
-        match (self, streams) {
-            (Self::Completions, _) => "text_completion",
-            (Self::Chat, false) => "chat.completion",
-            (Self::Chat, true) => "chat.completion.chunk",
+            Self::Completions => "cmpl-",
+            Self::Chat => "chatcmpl-",
+            Self::Responses => "resp_",
+            Self::Messages => "msg_",
         }
     }
 }
@@ -55,14 +58,22 @@ pub(super) struct Shape {
     pub(super) choices_per_prompt: usize,
     pub(super) return_token_ids: bool,
     pub(super) cached_tokens_in_usage: bool,
+    /// Of a stream, where its format leaves it out otherwise.
+    pub(super) include_usage: bool,
+    pub(super) previous_response: Option<String>,
 }
 
 /// Sums for the usage object.
 #[derive(Debug, Default)]
 struct Usage {
+    prompt_tokens: usize,
     completion_tokens: usize,
     cached_tokens: usize,
 }
+
+/// The tokens of one choice so far.
+#[derive(Debug, Clone, Default)]
+struct Output(Vec<u32>);
 
 /// The tokens that a prompt will get: pseudo-random, the same for the same prompt and choice.
 pub(super) fn output_tokens(prompt: &[u32], choice: usize, count: usize, words: &[u32]) -> Vec<u32> {
@@ -84,41 +95,25 @@ pub(super) fn output_tokens(prompt: &[u32], choice: usize, count: usize, words: 
 
 /// Waits for all tokens and answers at once.
 pub(super) async fn whole(app: &App, shape: &Shape, tickets: Vec<Ticket>) -> Result<Response, ApiError> {
-    let mut outputs: Vec<Vec<u32>> = tickets.iter().map(|_| Vec::new()).collect();
-    let mut usage = Usage::default();
-    let mut finished = 0;
+    let mut progress = Progress::new(shape, tickets.len());
     let mut tokens = merged(tickets);
     while let Some((choice, token)) = tokens.next().await {
-        usage.count(shape, choice, &token);
-        finished += usize::from(token.last);
-        if let Some(output) = outputs.get_mut(choice) {
-            output.push(token.token);
-        }
+        progress.take(shape, choice, &token);
     }
-    if finished < outputs.len() {
+    if progress.open > 0 {
         return Err(RankError::Gone.into());
     }
-    let choices = outputs.iter().enumerate().map(|(index, output)| shape.choice(app, index, output));
-    let mut answer = shape.envelope(false, choices.collect());
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("usage".into(), usage.render(shape));
-        if shape.api == Api::Chat && shape.return_token_ids {
-            fields.insert("prompt_token_ids".into(), json!(shape.prompts.first()));
-        }
-    }
-    Ok(Json(answer).into_response())
+    Ok(Json(shape.whole(app, &progress)).into_response())
 }
 
 /// Answers with one event per token.
-pub(super) fn stream(app: App, shape: Shape, tickets: Vec<Ticket>, include_usage: bool) -> Response {
+pub(super) fn stream(app: App, shape: Shape, tickets: Vec<Ticket>) -> Response {
     let events = Events {
         app,
-        open: tickets.len(),
+        progress: Progress::new(&shape, tickets.len()),
         tokens: merged(tickets),
-        usage: Usage::default(),
-        include_usage,
+        ready: shape.opening().into(),
         shape,
-        ready: VecDeque::new(),
     };
     let body = stream::unfold(events, Events::next);
     ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(body)).into_response()
@@ -133,15 +128,49 @@ fn merged(tickets: Vec<Ticket>) -> BoxStream<'static, (usize, Token)> {
     stream::select_all(tickets.into_iter().enumerate().map(one)).boxed()
 }
 
+/// What has been generated so far.
+#[derive(Debug)]
+struct Progress {
+    outputs: Vec<Output>,
+    /// Choices without their last token.
+    open: usize,
+    usage: Usage,
+}
+
+impl Progress {
+    fn new(shape: &Shape, choices: usize) -> Self {
+        let prompt_tokens = shape.prompts.iter().map(Vec::len).sum();
+        Self {
+            outputs: vec![Output::default(); choices],
+            open: choices,
+            usage: Usage { prompt_tokens, ..Usage::default() },
+        }
+    }
+
+    fn take(&mut self, shape: &Shape, choice: usize, token: &Token) {
+        self.usage.completion_tokens += 1;
+        // A prompt with several choices counts once, with its first choice.
+        if token.index == 0 && choice.is_multiple_of(shape.choices_per_prompt) {
+            self.usage.cached_tokens += token.cached_tokens;
+        }
+        if let Some(output) = self.outputs.get_mut(choice) {
+            output.0.push(token.token);
+        }
+        self.open = self.open.saturating_sub(usize::from(token.last));
+    }
+
+    /// The output where there is only one.
+    fn output(&self) -> Output {
+        self.outputs.first().cloned().unwrap_or_default()
+    }
+}
+
 /// A stream of server-sent events under way.
 struct Events {
     app: App,
     shape: Shape,
     tokens: BoxStream<'static, (usize, Token)>,
-    /// Choices without their last token.
-    open: usize,
-    usage: Usage,
-    include_usage: bool,
+    progress: Progress,
     ready: VecDeque<Bytes>,
 }
 
@@ -150,8 +179,8 @@ impl Events {
     async fn next(mut self) -> Option<(Result<Bytes, RankError>, Self)> {
         if self.ready.is_empty() {
             let Some((choice, token)) = self.tokens.next().await else {
-                return (self.open > 0).then(|| {
-                    self.open = 0;
+                return (self.progress.open > 0).then(|| {
+                    self.progress.open = 0;
                     (Err(RankError::Gone), self)
                 });
             };
@@ -162,124 +191,61 @@ impl Events {
     }
 
     fn take(&mut self, choice: usize, token: &Token) {
-        self.usage.count(&self.shape, choice, token);
-        for chunk in self.shape.chunks(&self.app, choice, token) {
-            self.ready.push_back(event(&chunk));
-        }
-        if !token.last {
-            return;
-        }
-        self.open -= 1;
-        if self.open == 0 {
-            if self.include_usage {
-                let mut chunk = self.shape.envelope(true, Vec::new());
-                if let Some(fields) = chunk.as_object_mut() {
-                    fields.insert("usage".into(), self.usage.render(&self.shape));
-                }
-                self.ready.push_back(event(&chunk));
-            }
-            self.ready.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+        self.progress.take(&self.shape, choice, token);
+        self.ready.extend(self.shape.token(&self.app, choice, token));
+        if token.last && self.progress.open == 0 {
+            self.ready.extend(self.shape.closing(&self.app, &self.progress));
         }
     }
-}
-
-fn event(json: &Value) -> Bytes {
-    Bytes::from(format!("data: {json}\n\n"))
 }
 
 // === impl Shape ===
 
 impl Shape {
-    fn envelope(&self, streams: bool, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id, "object": self.api.object(streams), "created": self.created, "model": self.model,
-            "choices": choices,
-        })
+    fn whole(&self, app: &App, progress: &Progress) -> Value {
+        let Progress { outputs, usage, .. } = progress;
+        match self.api {
+            Api::Completions | Api::Chat => openai::whole(app, self, outputs, usage),
+            Api::Responses => responses::whole(app, self, &progress.output(), usage),
+            Api::Messages => messages::whole(app, self, &progress.output(), usage),
+        }
     }
 
-    fn prompt_of(&self, choice: usize) -> Option<&Vec<u32>> {
-        self.prompts.get(choice / self.choices_per_prompt)
+    fn opening(&self) -> Vec<Bytes> {
+        match self.api {
+            Api::Completions | Api::Chat => Vec::new(),
+            Api::Responses => responses::opening(self),
+            Api::Messages => messages::opening(self),
+        }
     }
 
-    /// One finished choice of a whole answer.
-    fn choice(&self, app: &App, index: usize, output: &[u32]) -> Value {
-        let text: String = output.iter().map(|token| text_of(app, *token)).collect();
-        let mut choice = match self.api {
-            Api::Completions => json!({"index": index, "text": text}),
-            Api::Chat => json!({"index": index, "message": {"role": "assistant", "content": text}}),
-        };
-        if let Some(fields) = choice.as_object_mut() {
-            fields.insert("logprobs".into(), Value::Null);
-            fields.insert("finish_reason".into(), "length".into());
-            fields.insert("stop_reason".into(), Value::Null);
-            if self.return_token_ids {
-                fields.insert("token_ids".into(), json!(output));
-                if self.api == Api::Completions {
-                    fields.insert("prompt_token_ids".into(), json!(self.prompt_of(index)));
-                }
-            }
+    fn token(&self, app: &App, choice: usize, token: &Token) -> Vec<Bytes> {
+        match self.api {
+            Api::Completions | Api::Chat => openai::token(app, self, choice, token),
+            Api::Responses => responses::token(app, self, token),
+            Api::Messages => messages::token(app, token),
         }
-        choice
     }
 
-    /// The events of one token: chat begins a choice with an event of its role.
-    fn chunks(&self, app: &App, index: usize, token: &Token) -> Vec<Value> {
-        let first = token.index == 0;
-        let text = text_of(app, token.token);
-        let finish = token.last.then_some("length");
-        let mut choice = match self.api {
-            Api::Completions => json!({"index": index, "text": text}),
-            Api::Chat => json!({"index": index, "delta": {"content": text}}),
-        };
-        if let Some(fields) = choice.as_object_mut() {
-            fields.insert("logprobs".into(), Value::Null);
-            fields.insert("finish_reason".into(), json!(finish));
-            if self.return_token_ids {
-                fields.insert("token_ids".into(), json!([token.token]));
-                if first && self.api == Api::Completions {
-                    fields.insert("prompt_token_ids".into(), json!(self.prompt_of(index)));
-                }
-            }
+    fn closing(&self, app: &App, progress: &Progress) -> Vec<Bytes> {
+        match self.api {
+            Api::Completions | Api::Chat => openai::closing(self, &progress.usage),
+            Api::Responses => responses::closing(app, self, &progress.output(), &progress.usage),
+            Api::Messages => messages::closing(&progress.usage),
         }
-        let mut chunks = Vec::new();
-        if first && self.api == Api::Chat {
-            let delta = json!({"role": "assistant", "content": ""});
-            let opening = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
-            let mut chunk = self.envelope(true, vec![opening]);
-            if let Some(fields) = chunk.as_object_mut().filter(|_| self.return_token_ids) {
-                fields.insert("prompt_token_ids".into(), json!(self.prompt_of(index)));
-            }
-            chunks.push(chunk);
-        }
-        chunks.push(self.envelope(true, vec![choice]));
-        chunks
     }
 }
 
-// === impl Usage ===
+// === impl Output ===
 
-impl Usage {
-    fn count(&mut self, shape: &Shape, choice: usize, token: &Token) {
-        self.completion_tokens += 1;
-        // A prompt with several choices counts once, with its first choice.
-        if token.index == 0 && choice.is_multiple_of(shape.choices_per_prompt) {
-            self.cached_tokens += token.cached_tokens;
-        }
-    }
-
-    fn render(&self, shape: &Shape) -> Value {
-        let prompt_tokens: usize = shape.prompts.iter().map(Vec::len).sum();
-        let details = shape.cached_tokens_in_usage.then(|| json!({"cached_tokens": self.cached_tokens}));
-        json!({
-            "prompt_tokens": prompt_tokens,
-            "total_tokens": prompt_tokens + self.completion_tokens,
-            "completion_tokens": self.completion_tokens,
-            "prompt_tokens_details": details,
-        })
+impl Output {
+    fn text(&self, app: &App) -> String {
+        self.0.iter().map(|token| text_of(app, *token)).collect()
     }
 }
 
-fn text_of(app: &App, token: u32) -> String {
+/// Text of one token.
+pub(super) fn text_of(app: &App, token: u32) -> String {
     match &app.shared().text {
         Some(text) => text.decode(token),
         None => PLAIN_TOKEN.to_owned(),

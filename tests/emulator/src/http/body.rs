@@ -25,6 +25,7 @@ pub(super) struct CompletionBody {
     pub(super) prompt_logprobs: Option<i64>,
     add_special_tokens: Option<bool>,
     truncate_prompt_tokens: Option<i64>,
+    truncation_side: Option<String>,
 }
 
 /// Body of `/v1/chat/completions`.
@@ -35,6 +36,7 @@ pub(super) struct ChatBody {
     tools: Option<Value>,
     chat_template_kwargs: Option<serde_json::Map<String, Value>>,
     add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
     pub(super) max_tokens: Option<usize>,
     pub(super) max_completion_tokens: Option<usize>,
     pub(super) n: Option<usize>,
@@ -47,6 +49,7 @@ pub(super) struct ChatBody {
     pub(super) prompt_logprobs: Option<i64>,
     pub(super) kv_transfer_params: Option<KvTransferParams>,
     truncate_prompt_tokens: Option<i64>,
+    truncation_side: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,22 +99,25 @@ impl CompletionBody {
     /// The prompts as token ids, in order.
     pub(super) fn prompts(&self, text: Option<&Text>) -> Result<Vec<Vec<u32>>, ApiError> {
         let raw = self.prompt.as_ref().ok_or_else(|| ApiError::bad_request("prompt is missing"))?.get();
-        let special = self.add_special_tokens.unwrap_or(true);
-        let encode = |prompt: &String| encode(text, prompt, special);
-        let prompts = if let Ok(prompt) = serde_json::from_str::<String>(raw) {
-            vec![encode(&prompt)?]
-        } else if let Ok(tokens) = serde_json::from_str::<Vec<u32>>(raw) {
-            vec![tokens]
-        } else if let Ok(prompts) = serde_json::from_str::<Vec<String>>(raw) {
-            prompts.iter().map(encode).collect::<Result<_, _>>()?
-        } else if let Ok(prompts) = serde_json::from_str::<Vec<Vec<u32>>>(raw) {
-            prompts
-        } else {
-            return Err(ApiError::bad_request(
-                "prompt is not a string, a list of token ids, or a list of those",
-            ));
-        };
-        Ok(prompts.into_iter().map(|tokens| truncate(tokens, self.truncate_prompt_tokens)).collect())
+        let prompts = four_forms(raw, text, self.add_special_tokens.unwrap_or(true))?;
+        let side = self.truncation_side.as_deref();
+        Ok(prompts.into_iter().map(|tokens| truncate(tokens, self.truncate_prompt_tokens, side)).collect())
+    }
+}
+
+/// A text, texts, token ids, or lists of them.
+pub(super) fn four_forms(raw: &str, text: Option<&Text>, special: bool) -> Result<Vec<Vec<u32>>, ApiError> {
+    let encode = |prompt: &String| encode(text, prompt, special);
+    if let Ok(prompt) = serde_json::from_str::<String>(raw) {
+        Ok(vec![encode(&prompt)?])
+    } else if let Ok(tokens) = serde_json::from_str::<Vec<u32>>(raw) {
+        Ok(vec![tokens])
+    } else if let Ok(prompts) = serde_json::from_str::<Vec<String>>(raw) {
+        prompts.iter().map(encode).collect()
+    } else if let Ok(prompts) = serde_json::from_str::<Vec<Vec<u32>>>(raw) {
+        Ok(prompts)
+    } else {
+        Err(ApiError::bad_request("prompt is not a string, a list of token ids, or a list of those"))
     }
 }
 
@@ -125,10 +131,11 @@ impl ChatBody {
             messages: chat::messages(&self.messages),
             tools: self.tools.take().map(|tools| chat::tools(&tools)),
             add_generation_prompt: self.add_generation_prompt.unwrap_or(true),
+            continue_final_message: self.continue_final_message.unwrap_or(false),
             kwargs: self.chat_template_kwargs.take().unwrap_or_default(),
         };
-        let tokens = loaded(text)?.encode_chat(&chat)?;
-        Ok(truncate(tokens, self.truncate_prompt_tokens))
+        let tokens = loaded(text)?.encode_chat(&chat, false)?;
+        Ok(truncate(tokens, self.truncate_prompt_tokens, self.truncation_side.as_deref()))
     }
 }
 
@@ -143,27 +150,30 @@ impl TokenizeBody {
             messages: chat::messages(list),
             tools: self.tools.take().map(|tools| chat::tools(&tools)),
             add_generation_prompt: self.add_generation_prompt.unwrap_or(true),
+            continue_final_message: false,
             kwargs: self.chat_template_kwargs.take().unwrap_or_default(),
         };
-        Ok(loaded(text)?.encode_chat(&chat)?)
+        Ok(loaded(text)?.encode_chat(&chat, false)?)
     }
 }
 
-fn loaded(text: Option<&Text>) -> Result<&Text, ApiError> {
+pub(super) fn loaded(text: Option<&Text>) -> Result<&Text, ApiError> {
     text.ok_or_else(|| {
         ApiError::bad_request("no tokenizer is loaded: send token ids, or start with --tokenizer")
     })
 }
 
-fn encode(text: Option<&Text>, prompt: &str, special: bool) -> Result<Vec<u32>, ApiError> {
+pub(super) fn encode(text: Option<&Text>, prompt: &str, special: bool) -> Result<Vec<u32>, ApiError> {
     Ok(loaded(text)?.encode(prompt, special)?)
 }
 
-/// Keeps the last tokens, as the engine does.
-fn truncate(mut tokens: Vec<u32>, limit: Option<i64>) -> Vec<u32> {
+/// Keeps the last tokens, or the first where the right side is to be cut off, as the engine does.
+fn truncate(mut tokens: Vec<u32>, limit: Option<i64>, side: Option<&str>) -> Vec<u32> {
     if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) {
-        let surplus = tokens.len().saturating_sub(limit);
-        tokens.drain(..surplus);
+        match side {
+            Some("right") => tokens.truncate(limit),
+            _ => drop(tokens.drain(..tokens.len().saturating_sub(limit))),
+        }
     }
     tokens
 }

@@ -32,6 +32,21 @@ impl ApiError {
         Self { status: StatusCode::NOT_FOUND, kind: "NotFoundError", param: Some("model"), message }
     }
 
+    pub(super) fn unknown_response(id: &str) -> Self {
+        let message = format!("Response with id '{id}' not found.");
+        Self {
+            status: StatusCode::NOT_FOUND,
+            kind: "invalid_request_error",
+            param: Some("response_id"),
+            message,
+        }
+    }
+
+    /// An endpoint that this release has not, or not with these flags.
+    pub(super) fn not_offered(status: StatusCode, message: &str) -> Self {
+        Self { status, kind: "NotFoundError", param: None, message: message.to_owned() }
+    }
+
     pub(super) fn rank_out_of_range(rank: usize, ranks: usize) -> Self {
         Self::bad_request(format!("data_parallel_rank {rank} is out of range [0, {ranks})."))
     }

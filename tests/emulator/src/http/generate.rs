@@ -1,4 +1,5 @@
-//! `/v1/completions` and `/v1/chat/completions`: from a body to jobs on a rank, from tokens to an answer.
+//! `/v1/completions` and `/v1/chat/completions`; and for all endpoints the way from prompts to jobs on a rank, and from
+//! tokens to an answer.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -10,27 +11,60 @@ use super::body::{self, ChatBody, CompletionBody};
 use super::error::ApiError;
 use super::{App, unix_seconds};
 use crate::core::Lora;
-use crate::rank::Job;
+use crate::rank::{Job, Ticket};
 
 /// Choices of one request, so that a small body cannot ask for endless work.
 const CHOICES_MAX: usize = 1024;
 
 /// A request, read and checked.
-struct Order {
-    api: Api,
-    model: Option<String>,
-    prompts: Vec<Vec<u32>>,
-    choices_per_prompt: usize,
-    max_tokens: usize,
-    salt: Option<String>,
-    lora: Option<Lora>,
-    session: Option<String>,
-    reads_cache: bool,
-    reports_hits: bool,
-    rank: Option<usize>,
+pub(super) struct Order {
+    pub(super) api: Api,
+    pub(super) model: Option<String>,
+    pub(super) prompts: Vec<Vec<u32>>,
+    pub(super) choices_per_prompt: usize,
+    pub(super) max_tokens: usize,
+    pub(super) salt: Option<String>,
+    pub(super) lora: Option<Lora>,
+    pub(super) session: Option<String>,
+    pub(super) reads_cache: bool,
+    pub(super) reports_hits: bool,
+    pub(super) rank: Option<usize>,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+    pub(super) return_token_ids: bool,
+    pub(super) previous_response: Option<String>,
+}
+
+/// An order whose prompts are being computed.
+pub(super) struct Begun {
+    pub(super) shape: Shape,
+    pub(super) tickets: Vec<Ticket>,
+    /// What each ticket will bring.
+    pub(super) outputs: Vec<Vec<u32>>,
     stream: bool,
-    include_usage: bool,
-    return_token_ids: bool,
+}
+
+impl Order {
+    /// A request for one answer of up to `max_tokens` tokens, with nothing special asked for.
+    pub(super) fn new(api: Api, model: Option<String>, prompts: Vec<Vec<u32>>, max_tokens: usize) -> Self {
+        Self {
+            api,
+            model,
+            prompts,
+            choices_per_prompt: 1,
+            max_tokens,
+            salt: None,
+            lora: None,
+            session: None,
+            reads_cache: true,
+            reports_hits: false,
+            rank: None,
+            stream: false,
+            include_usage: false,
+            return_token_ids: false,
+            previous_response: None,
+        }
+    }
 }
 
 pub(super) async fn completions(
@@ -55,6 +89,7 @@ pub(super) async fn completions(
         stream: body.stream.unwrap_or(false),
         include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         return_token_ids: body.return_token_ids.unwrap_or(false),
+        previous_response: None,
         model: body.model,
     };
     serve(&app, order).await
@@ -83,12 +118,18 @@ pub(super) async fn chat(
         stream: body.stream.unwrap_or(false),
         include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         return_token_ids: body.return_token_ids.unwrap_or(false),
+        previous_response: None,
         model: body.model,
     };
     serve(&app, order).await
 }
 
-async fn serve(app: &App, order: Order) -> Result<Response, ApiError> {
+pub(super) async fn serve(app: &App, order: Order) -> Result<Response, ApiError> {
+    answer(app, begin(app, order).await?).await
+}
+
+/// Gives all prompts to a rank.
+pub(super) async fn begin(app: &App, order: Order) -> Result<Begun, ApiError> {
     let (shared, version) = (app.shared(), app.shared().config.vllm_version);
     let choices = order.prompts.len().saturating_mul(order.choices_per_prompt);
     if !(1..=CHOICES_MAX).contains(&choices) {
@@ -99,12 +140,14 @@ async fn serve(app: &App, order: Order) -> Result<Response, ApiError> {
     }
     let rank = app.rank(order.rank)?;
     let words = shared.text.as_ref().map(|text| text.words()).unwrap_or_default();
-    let mut tickets = Vec::with_capacity(choices);
+    let (mut tickets, mut outputs) = (Vec::with_capacity(choices), Vec::with_capacity(choices));
     for prompt in &order.prompts {
         for choice in 0..order.choices_per_prompt {
+            let output = answer::output_tokens(prompt, choice, order.max_tokens, words);
+            outputs.push(output.clone());
             let job = Job {
                 prompt: prompt.clone(),
-                output: answer::output_tokens(prompt, choice, order.max_tokens, words),
+                output,
                 salt: order.salt.clone(),
                 lora: order.lora.clone(),
                 session: order.session.clone().filter(|_| version.has_sessions()),
@@ -116,16 +159,24 @@ async fn serve(app: &App, order: Order) -> Result<Response, ApiError> {
     }
     let shape = Shape {
         api: order.api,
-        id: format!("{}-{:016x}", order.api.id_prefix(), app.request_number()),
+        id: app.answer_id(order.api),
         created: unix_seconds() as u64,
         model: order.model.unwrap_or_else(|| shared.config.model.clone()),
         prompts: order.prompts,
         choices_per_prompt: order.choices_per_prompt,
         return_token_ids: order.return_token_ids,
         cached_tokens_in_usage: !shared.config.no_prompt_tokens_details,
+        include_usage: order.include_usage,
+        previous_response: order.previous_response,
     };
-    if order.stream {
-        Ok(answer::stream(app.clone(), shape, tickets, order.include_usage))
+    Ok(Begun { shape, tickets, outputs, stream: order.stream })
+}
+
+/// Answers with what comes.
+pub(super) async fn answer(app: &App, begun: Begun) -> Result<Response, ApiError> {
+    let Begun { shape, tickets, stream, .. } = begun;
+    if stream {
+        Ok(answer::stream(app.clone(), shape, tickets))
     } else {
         answer::whole(app, &shape, tickets).await
     }

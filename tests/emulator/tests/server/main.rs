@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod apis;
 mod client;
 mod events;
 mod faults;
