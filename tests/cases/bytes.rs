@@ -256,3 +256,36 @@ fn a_whole_conversation_arrives_unchanged() {
         Ok(())
     });
 }
+
+// A24 (vllm-project/aibrix#2725)
+#[test]
+fn tools_arrive_and_are_rendered_in_the_order_and_form_they_were_written_in() {
+    // Keys in no usual order, numbers in three forms, escapes of what needs none.
+    let tool = |name: &str, required: &str| {
+        format!(
+            r#"{{"function":{{"parameters":{{"required":[{required}],"properties":{{"zeta":{{"maximum":1.0,"type":"number"}},"alpha":{{"minimum":1e2,"multipleOf":1E-1,"type":"number"}}}},"type":"object"}},"description":"caf\u00e9 \/ \"{name}\"","name":"{name}"}},"type":"function"}}"#
+        )
+    };
+    let body = |first: &str, second: &str| {
+        format!(
+            r#"{{"tools":[{first},{second}],"temperature":1.0,"model":"qwen3","seed":1e2,"messages":[{{"content":"weather?","role":"user"}}],"max_tokens":2}}"#
+        )
+    };
+    let (a, b) = (tool("a", r#""zeta","alpha""#), tool("b", r#""alpha""#));
+    case(one_recorder(), async |stack| {
+        choose_the_recorder(stack)?;
+        send_unchanged(stack, Call::post(CHAT, body(&a, &b))).await?;
+        Ok(())
+    });
+    // And what the indexer makes of them is what the engine makes of the same bytes: another order is another prompt.
+    case(Stack::builder().map(|stack| stack.engines(1).without_speculation()), async |stack| {
+        let mut cached = Vec::new();
+        for body in [body(&a, &b), body(&a, &b), body(&b, &a)] {
+            let answer = stack.send_predicted(Call::post(CHAT, body)).await?;
+            cached.push(answer.receipt().cached_tokens);
+        }
+        assert_eq!(cached[0], Some(0));
+        assert!(cached[1] > cached[2], "the order of the tools does not matter: {cached:?}");
+        Ok(())
+    });
+}

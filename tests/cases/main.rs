@@ -1,6 +1,10 @@
 //! The end-to-end cases, one test binary. `tests/README.md` tells how to run one.
 
 #[cfg(test)]
+mod addresses;
+#[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod bootstrap;
 #[cfg(test)]
 mod bytes;
@@ -9,7 +13,11 @@ mod docs;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod malformed;
+#[cfg(test)]
 mod many_indexers;
+#[cfg(test)]
+mod models;
 #[cfg(test)]
 mod pass_through;
 #[cfg(test)]
@@ -20,6 +28,12 @@ mod routing;
 mod security;
 #[cfg(test)]
 mod sequencing;
+#[cfg(test)]
+mod shapes;
+#[cfg(test)]
+mod sizes;
+#[cfg(test)]
+mod templates;
 #[cfg(test)]
 mod tidy;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the indexer believes of an engine's cache stays what the engine has, whatever happens to engine and events.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde_json::json;
 use warmpath_tests::case::case;
@@ -125,6 +127,55 @@ fn both_encodings_of_events_are_understood() {
             predicted_and_true(stack, &text(1, 160), 0).await?;
             index_holds(stack, 10).await?;
             predicted_and_true(stack, &text(1, 160), 144).await?;
+            Ok(())
+        });
+    }
+}
+
+// B4 (vllm-project/production-stack#1060)
+#[test]
+fn engines_of_two_versions_in_one_pool_are_both_known() {
+    let stack = Stack::builder().map(|stack| {
+        stack
+            .without_speculation()
+            .engine(0, |engine| engine.vllm_version = "0.16".to_owned())
+            .engine(1, |engine| engine.vllm_version = "0.32".to_owned())
+    });
+    case(stack, async |stack| {
+        let mut used = BTreeSet::new();
+        for seed in 0..6 {
+            let first = stack.send_predicted(completion(text(seed, 160))).await?.receipt();
+            let again = stack.send_predicted(completion(text(seed, 160))).await?.receipt();
+            assert_eq!((&again.endpoint, again.cached_tokens), (&first.endpoint, Some(144)));
+            used.insert(again.endpoint);
+        }
+        assert_eq!(used.len(), 2, "both were used: {used:?}");
+        let metrics = stack.indexer()?.metrics().await?;
+        for endpoint in &used {
+            let labels = [("endpoint", endpoint.as_str())];
+            assert!(metrics.sum("warmpath_kv_events_total", &labels) >= 1.0, "{endpoint} told of its blocks");
+            let unread = metrics.sum("warmpath_kv_batches_undecodable_total", &labels)
+                + metrics.sum("warmpath_kv_events_skipped_total", &labels);
+            assert_eq!(unread, 0.0, "{endpoint}");
+        }
+        Ok(())
+    });
+}
+
+// B5 (LMCache/LMCache#1767)
+#[test]
+fn the_form_of_block_hashes_does_not_matter() {
+    // Whole digests; the last eight bytes of one as an integer, which is above 2^63 for every second block.
+    for flags in [vec!["--byte-hashes".to_owned()], Vec::new()] {
+        let stack = one_engine().map(|stack| stack.each_engine(|engine| engine.flags.clone_from(&flags)));
+        case(stack, async |stack| {
+            for seed in 0..4 {
+                predicted_and_true(stack, &text(seed, 320), 0).await?;
+            }
+            index_holds(stack, 80).await?;
+            for seed in 0..4 {
+                predicted_and_true(stack, &text(seed, 320), 304).await?;
+            }
             Ok(())
         });
     }

@@ -218,19 +218,15 @@ impl Answer {
             .collect()
     }
 
-    /// `usage` of the answer, or of the last event that has it.
+    /// `usage` of the answer, or of the last event that has one, by the names of the API that it is of.
     pub fn usage(&self) -> Result<Usage> {
         let streamed = self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let last = if streamed {
-            self.events()?.into_iter().rev().find(|event| event["usage"].is_object())
-        } else {
-            Some(self.json()?)
-        };
-        let usage = last.map(|answer| answer["usage"].clone()).unwrap_or_default();
-        let prompt_tokens = usage["prompt_tokens"]
-            .as_u64()
-            .with_context(|| format!("status {}, no usage: {}", self.status, self.text()))?;
-        Ok(Usage { prompt_tokens, cached_tokens: usage["prompt_tokens_details"]["cached_tokens"].as_u64() })
+        let answers = if streamed { self.events()? } else { vec![self.json()?] };
+        let found = answers.iter().rev().find_map(|answer| {
+            let usage = [&answer["usage"], &answer["response"]["usage"]];
+            Usage::read(usage.into_iter().find(|usage| usage.is_object())?)
+        });
+        found.with_context(|| format!("status {}, no usage: {}", self.status, self.text()))
     }
 
     /// What the filter says of its decision in the `x-warmpath-*` headers.
@@ -254,6 +250,28 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of it that came from the prefix cache; engines leave the field out where there are none, or never send it.
     pub cached_tokens: Option<u64>,
+}
+
+impl Usage {
+    fn read(usage: &Value) -> Option<Self> {
+        let number = |value: &Value| value.as_u64();
+        if let Some(prompt_tokens) = number(&usage["prompt_tokens"]) {
+            let cached_tokens = number(&usage["prompt_tokens_details"]["cached_tokens"]);
+            return Some(Self { prompt_tokens, cached_tokens });
+        }
+        let input_tokens = number(&usage["input_tokens"])?;
+        // `/v1/messages` leaves out of the input what was cached, `/v1/responses` does not.
+        match number(&usage["cache_read_input_tokens"]) {
+            Some(read) => {
+                let created = number(&usage["cache_creation_input_tokens"]).unwrap_or(0);
+                Some(Self { prompt_tokens: input_tokens + read + created, cached_tokens: Some(read) })
+            }
+            None => {
+                let cached_tokens = number(&usage["input_tokens_details"]["cached_tokens"]);
+                Some(Self { prompt_tokens: input_tokens, cached_tokens })
+            }
+        }
+    }
 }
 
 /// What the filter says it decided (`response_header` of its configuration). Empty where a header is absent.

@@ -1,5 +1,6 @@
 //! An emulated engine as a process of its own.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +10,7 @@ use crate::client::{Call, Client};
 use crate::eventually::{Look, eventually, seen_if};
 use crate::metrics::Metrics;
 use crate::paths;
-use crate::ports::Port;
+use crate::ports::{LOOPBACK, Port};
 use crate::process::Process;
 
 /// What kind of engine is emulated. The defaults suit a case: small, and a hundred times faster than a real one.
@@ -33,6 +34,12 @@ pub struct EngineSpec {
     pub prefill_tokens_per_second: u32,
     /// Publishes KV events and answers replays.
     pub events: bool,
+    /// Where it listens.
+    pub ip: IpAddr,
+    /// Names of LoRA adapters.
+    pub loras: Vec<String>,
+    /// Further flags of the emulator, as its README lists them.
+    pub flags: Vec<String>,
 }
 
 impl EngineSpec {
@@ -48,6 +55,9 @@ impl EngineSpec {
             speedup: 100.0,
             prefill_tokens_per_second: 8000,
             events: true,
+            ip: LOOPBACK,
+            loras: Vec::new(),
+            flags: Vec::new(),
         }
     }
 
@@ -71,6 +81,8 @@ impl EngineSpec {
         if let Some(folder) = &self.tokenizer {
             args.push(format!("--tokenizer={}", folder.display()));
         }
+        args.extend(self.loras.iter().map(|name| format!("--lora={name}")));
+        args.extend(self.flags.iter().cloned());
         args
     }
 }
@@ -83,8 +95,8 @@ struct Ports {
 }
 
 impl Ports {
-    fn claim(ranks: u16) -> Result<Self> {
-        Ok(Self { http: Port::claim()?, streams: Port::claim_row(2 * ranks.max(1))? })
+    fn claim(ip: IpAddr, ranks: u16) -> Result<Self> {
+        Ok(Self { http: Port::claim_on(ip)?, streams: Port::claim_row(ip, 2 * ranks.max(1))? })
     }
 
     fn events(&self) -> String {
@@ -110,7 +122,7 @@ pub struct Engine {
 impl Engine {
     /// Starts one and waits until it is healthy.
     pub async fn start(name: &str, spec: EngineSpec, dir: &Path) -> Result<Self> {
-        let ports = Ports::claim(spec.ranks)?;
+        let ports = Ports::claim(spec.ip, spec.ranks)?;
         let process = Process::start(name, &paths::emulator()?, spec.args(&ports), dir)?;
         let client = Client::default();
         let mut engine = Self { spec, ports, process, name: name.to_owned(), dir: dir.to_owned(), client };
@@ -169,6 +181,13 @@ impl Engine {
             hits: metrics.sum("vllm:prefix_cache_hits_total", &[]),
             queries: metrics.sum("vllm:prefix_cache_queries_total", &[]),
         })
+    }
+
+    /// Event batches that it has published since it started, all ranks together.
+    pub async fn batches(&self) -> Result<f64> {
+        let state = self.client.send(&self.address(), Call::get("/emulator/state")).await?.json()?;
+        let ranks = state["ranks"].as_array().context("no ranks in the emulator's state")?;
+        Ok(ranks.iter().filter_map(|rank| rank["batches"].as_f64()).sum())
     }
 
     /// Empties its prefix cache, as an operator would.

@@ -1,5 +1,6 @@
 //! Real Envoy with the bootstrap that is shipped: only ports and paths differ, so what is tested is what users run.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,6 +40,11 @@ impl Bootstrap {
     /// The cluster of this name.
     pub fn cluster(&mut self, name: &str) -> Result<&mut Value> {
         named(self.at("/static_resources/clusters")?, name)
+    }
+
+    /// The HTTP filters of the listener, in their order.
+    pub fn http_filters(&mut self) -> Result<&mut Vec<Value>> {
+        self.at(HTTP_FILTERS)?.as_array_mut().context("http_filters is no list")
     }
 
     /// The plugin's part: `allow_on_headers_stop_iteration`, `vm_config` and so on.
@@ -101,9 +107,8 @@ fn named<'a>(list: &'a mut Value, name: &str) -> Result<&'a mut Value> {
 }
 
 fn socket_address(host: &str) -> Result<Value> {
-    let (address, port) = host.rsplit_once(':').with_context(|| format!("`{host}` is no ip:port"))?;
-    let port: u16 = port.parse().with_context(|| format!("`{host}` is no ip:port"))?;
-    Ok(json!({ "socket_address": { "address": address, "port_value": port } }))
+    let host: SocketAddr = host.parse().with_context(|| format!("`{host}` is no ip:port"))?;
+    Ok(json!({ "socket_address": { "address": host.ip().to_string(), "port_value": host.port() } }))
 }
 
 /// A running Envoy.

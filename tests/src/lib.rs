@@ -6,8 +6,7 @@
 //! owner is dropped, by its own process id, and dies with this program should that be killed.
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
-//! them in [`stack`]),
-//! what a case does with it ([`case`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
+//! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
 //! stand on ([`process`], [`ports`], [`paths`]).
 
 #![expect(
@@ -24,6 +23,7 @@ pub mod eventually;
 pub mod indexer;
 pub mod load;
 pub mod metrics;
+pub mod model_folders;
 pub mod paths;
 pub mod ports;
 pub mod process;

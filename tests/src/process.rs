@@ -59,6 +59,11 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Tells it to read its configuration again, where it does so.
+    pub fn hang_up(&self) -> Result<()> {
+        self.send(Signal::HUP)
+    }
+
     /// Holds it where it is: its sockets stay open and answer nothing.
     pub fn freeze(&self) -> Result<()> {
         self.send(Signal::STOP)

@@ -1,6 +1,7 @@
 //! An engine that only writes down what reaches it, byte by byte. For everything that is about the request and not
 //! about caches.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
@@ -38,9 +39,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts one.
-    pub async fn start() -> Result<Self> {
-        let port = Port::claim()?;
+    /// Starts one on this address.
+    pub async fn start(ip: IpAddr) -> Result<Self> {
+        let port = Port::claim_on(ip)?;
         let listener = TcpListener::bind(port.to_string()).await?;
         let received = Arc::<Mutex<Vec<Received>>>::default();
         let server = tokio::spawn(serve(listener, Arc::clone(&received)));

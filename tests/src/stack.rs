@@ -1,8 +1,9 @@
 //! Everything at once: engines, indexers and Envoy, started in the order in which they need each other.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use crate::envoy::{Bootstrap, Envoy};
 use crate::eventually::{eventually, seen_if};
 use crate::indexer::{self, Indexer, IndexerPorts};
 use crate::paths;
+use crate::ports::LOOPBACK;
 use crate::recorder::Recorder;
 use crate::scripted::{Script, ScriptedIndexer};
 
@@ -31,11 +33,12 @@ type PatchBootstrap = Box<dyn FnOnce(&mut Bootstrap) -> Result<()>>;
 /// What to start. The defaults: two engines with tokenizers, one indexer with the cost policy.
 pub struct StackBuilder {
     engines: Vec<EngineSpec>,
-    recorders: usize,
+    recorders: Vec<IpAddr>,
     dead_hosts: Vec<String>,
     indexers: usize,
     script: Option<Script>,
     policy: String,
+    speculates: bool,
     workers: usize,
     module: Option<Vec<u8>>,
     filter: Vec<PatchJson>,
@@ -58,6 +61,7 @@ pub struct Stack {
     pub envoy: Envoy,
     /// For requests to any of them.
     pub client: Client,
+    speculates: bool,
     dir: PathBuf,
 }
 
@@ -67,11 +71,12 @@ impl Stack {
         let engine = EngineSpec::new(MODEL, Some(paths::tokenizer(MODEL)?));
         Ok(StackBuilder {
             engines: vec![engine.clone(), engine],
-            recorders: 0,
+            recorders: Vec::new(),
             dead_hosts: Vec::new(),
             indexers: 1,
             script: None,
             policy: "cost".to_owned(),
+            speculates: true,
             workers: WORKERS,
             module: None,
             filter: Vec::new(),
@@ -95,6 +100,25 @@ impl Stack {
             })
             .await?;
         }
+        Ok(answer)
+    }
+
+    /// The same for a request that must be scored, and of which the engine must find exactly what was predicted, from its
+    /// own events alone: so the ids that were chained here are those that the engine computed.
+    pub async fn send_predicted(&self, call: Call) -> Result<Answer> {
+        ensure!(
+            !self.speculates,
+            "what was speculated on proves nothing: build the stack `without_speculation`"
+        );
+        let answer = self.send_alone(call).await?;
+        self.wait_for_events().await?;
+        let receipt = answer.receipt();
+        ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+        ensure!(receipt.outcome == "scored", "{receipt:?}");
+        let usage = answer.usage()?;
+        let agree = receipt.prompt_tokens == Some(usage.prompt_tokens)
+            && receipt.cached_tokens == Some(usage.cached_tokens.unwrap_or(0));
+        ensure!(agree, "predicted: {receipt:?}, true: {usage:?}");
         Ok(answer)
     }
 
@@ -169,6 +193,15 @@ impl StackBuilder {
         self
     }
 
+    /// Changes the engine of this number.
+    #[must_use]
+    pub fn engine(mut self, number: usize, change: impl FnOnce(&mut EngineSpec)) -> Self {
+        if let Some(engine) = self.engines.get_mut(number) {
+            change(engine);
+        }
+        self
+    }
+
     /// Changes every engine.
     #[must_use]
     pub fn each_engine(mut self, change: impl Fn(&mut EngineSpec)) -> Self {
@@ -178,9 +211,15 @@ impl StackBuilder {
 
     /// Recorders in place of engines.
     #[must_use]
-    pub fn recorders(mut self, count: usize) -> Self {
+    pub fn recorders(self, count: usize) -> Self {
+        self.recorders_on(&vec![LOOPBACK; count])
+    }
+
+    /// Recorders in place of engines, one on each of these addresses.
+    #[must_use]
+    pub fn recorders_on(mut self, ips: &[IpAddr]) -> Self {
         self.engines.clear();
-        self.recorders = count;
+        self.recorders = ips.to_vec();
         self
     }
 
@@ -210,6 +249,13 @@ impl StackBuilder {
     #[must_use]
     pub fn policy(mut self, name: &str) -> Self {
         name.clone_into(&mut self.policy);
+        self
+    }
+
+    /// Indexers that count no block before the engine has told of it.
+    #[must_use]
+    pub fn without_speculation(mut self) -> Self {
+        self.speculates = false;
         self
     }
 
@@ -270,7 +316,7 @@ impl StackBuilder {
         let engines =
             engines.map(async |(number, spec)| Engine::start(&format!("engine-{number}"), spec, dir).await);
         let engines = try_join_all(engines).await?;
-        let recorders = try_join_all((0..self.recorders).map(|_| Recorder::start())).await?;
+        let recorders = try_join_all(self.recorders.into_iter().map(Recorder::start)).await?;
         let silent = recorders.iter().map(Recorder::address).chain(self.dead_hosts);
         let silent: Vec<String> = silent.collect();
         let hosts: Vec<String> = engines.iter().map(Engine::address).chain(silent.iter().cloned()).collect();
@@ -284,6 +330,9 @@ impl StackBuilder {
             "endpoints": { "static": endpoints },
             "scrape": { "interval_ms": 100 },
         });
+        if !self.speculates {
+            config["leases"] = json!({ "speculative_ms": 10 });
+        }
         for patch in self.indexer {
             patch(&mut config)?;
         }
@@ -312,7 +361,8 @@ impl StackBuilder {
         }
         let envoy = Envoy::start(bootstrap, self.workers, dir).await?;
         let client = Client::default();
-        let stack = Stack { engines, recorders, indexers, scripted, envoy, client, dir: dir.to_owned() };
+        let (speculates, dir) = (self.speculates, dir.to_owned());
+        let stack = Stack { engines, recorders, indexers, scripted, envoy, client, speculates, dir };
         stack.wait_for_streams().await?;
         Ok(stack)
     }
@@ -330,6 +380,34 @@ impl Stack {
                 seen_if(connected >= streams, state.to_string())
             })
             .await?;
+        }
+        Ok(())
+    }
+}
+
+impl Stack {
+    /// Waits until every indexer has read what the engines have told so far, and counts on nothing else.
+    async fn wait_for_events(&self) -> Result<()> {
+        for indexer in &self.indexers {
+            eventually("no block is speculated on", async || {
+                let index = indexer.state().await?["index"].clone();
+                seen_if(index["speculative_blocks"] == 0, index.to_string())
+            })
+            .await?;
+        }
+        for engine in self.engines.iter().filter(|engine| engine.spec().events) {
+            let told = engine.batches().await?;
+            for indexer in &self.indexers {
+                eventually("the indexer has read the engine's events", async || {
+                    let metrics = indexer.metrics().await?;
+                    let endpoint = engine.address();
+                    let labels = [("endpoint", endpoint.as_str())];
+                    let read = metrics.sum("warmpath_kv_batches_published_total", &labels)
+                        + metrics.sum("warmpath_kv_batches_replayed_total", &labels);
+                    seen_if(read >= told, format!("{read} of {told} batches"))
+                })
+                .await?;
+            }
         }
         Ok(())
     }
