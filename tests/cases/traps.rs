@@ -8,8 +8,8 @@ use warmpath_tests::prompts::completion;
 use warmpath_tests::stack::{AfterCase, Stack};
 
 const WORKERS: usize = 2;
-/// Longest that any request may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest that any request may take on a busy machine. One that is held for good takes minutes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 // E6 (envoyproxy/envoy#38801)
 #[test]
