@@ -43,6 +43,7 @@ use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reloa
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
+use crate::volatile::VolatileHeads;
 use crate::warmup::Warmup;
 
 /// The number of the configured endpoints among the sources; DNS names follow.
@@ -82,6 +83,7 @@ struct Core {
     ingest: Arc<Ingest>,
     registry: Arc<Registry>,
     drift: Arc<DriftWatch>,
+    volatile: Arc<VolatileHeads>,
     engines: watch::Receiver<Arc<Directory>>,
 }
 
@@ -201,6 +203,7 @@ impl Core {
             index,
             registry: Arc::new(Registry::of_names(&config.models)),
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
+            volatile: Arc::new(VolatileHeads::new(clock)),
             engines,
         })
     }
@@ -220,6 +223,7 @@ impl Core {
             clock: self.clock,
             registry: self.registry.clone(),
             drift: self.drift.clone(),
+            volatile: self.volatile.clone(),
             engines: self.engines.clone(),
         };
         Admin { registry: Arc::new(metrics), readiness, state: Arc::new(state), reloads }
@@ -232,6 +236,7 @@ impl Core {
             engines: self.engines.clone(),
             index: self.index.clone(),
             books: self.books.clone(),
+            volatile: self.volatile.clone(),
             clock: self.clock,
         };
         let reporter = Reporter {
@@ -274,6 +279,7 @@ impl Metrics {
         self.engines.register(&mut registry);
         self.models.register(&mut registry);
         core.drift.metrics().register(&mut registry);
+        core.volatile.register(&mut registry);
         registry.register_collector(Box::new(core.ingest.collector()));
         let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
         registry.register_collector(Box::new(endpoints));

@@ -44,6 +44,7 @@ use crate::engines::Directory;
 use crate::fleet::{Endpoint, ModelIndex, Snapshot, View};
 use crate::ledger::{DecisionId, Forecast};
 use crate::models::{Registry, Target};
+use crate::volatile::VolatileHeads;
 use candidates::{Seat, gather, serving};
 use measure::{BYTES_PER_TOKEN, Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
@@ -125,6 +126,7 @@ pub struct Shared {
     pub engines: watch::Receiver<Arc<Directory>>,
     pub index: Arc<RwLock<Index>>,
     pub books: Arc<Mutex<Books>>,
+    pub volatile: Arc<VolatileHeads>,
     pub clock: Clock,
 }
 
@@ -152,10 +154,10 @@ struct Round<'a> {
 
 impl Decider {
     pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
-        let Shared { registry, view, engines, index, books, clock } = shared;
+        let Shared { registry, view, engines, index, books, volatile, clock } = shared;
         let ids = DecisionIds::new(books.lock().own());
         Self {
-            measurer: Arc::new(Measurer { index: index.clone(), metrics: metrics.clone() }),
+            measurer: Arc::new(Measurer { index: index.clone(), volatile, metrics: metrics.clone() }),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
             registry,
             view,

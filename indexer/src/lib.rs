@@ -30,6 +30,7 @@ pub mod models;
 pub mod peers;
 pub mod report;
 pub mod rpc;
+pub mod volatile;
 pub mod warmup;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::fleet::{Endpoint, ModelIndex, Rank, View};
 use crate::ingest::{Ingest, StreamStatus};
 use crate::lifecycle::Readiness;
 use crate::models::{LastReload, Model, Models, Registry, Target, ToldBy};
+use crate::volatile::{VolatileHead, VolatileHeads};
 
 /// Where the state is read from.
 pub struct StateSource {
@@ -27,6 +28,7 @@ pub struct StateSource {
     pub clock: Clock,
     pub registry: Arc<Registry>,
     pub drift: Arc<DriftWatch>,
+    pub volatile: Arc<VolatileHeads>,
     pub engines: watch::Receiver<Arc<Directory>>,
 }
 
@@ -44,6 +46,8 @@ pub struct State {
     endpoints: Vec<EndpointState>,
     reservations: usize,
     index: IndexState,
+    /// Where prompts differ near their beginning although what follows is equal.
+    volatile_heads: Vec<VolatileHead>,
 }
 
 #[derive(Debug, Serialize)]
@@ -150,6 +154,7 @@ impl StateSource {
                 streams: index.streams,
                 speculative_blocks: index.speculative_blocks,
             },
+            volatile_heads: self.volatile.named(),
         }
     }
 

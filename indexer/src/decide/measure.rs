@@ -6,11 +6,12 @@ use std::time::Instant;
 use parking_lot::RwLock;
 use warmpath_core::outcome;
 use warmpath_kv::{Index, Namespace, PromptKeys};
-use warmpath_prompt::{CompletionRequest, PromptRequest, PromptTokens, TokensRequest, Truncate};
+use warmpath_prompt::{CompletionRequest, Prepared, PromptRequest, PromptTokens, TokensRequest, Truncate};
 
 use super::metrics::DecideMetrics;
 use super::{Prompt, Question, Reason};
 use crate::models::Model;
+use crate::volatile::VolatileHeads;
 
 /// Bytes of text per token, where nothing better is known: English prose and code have 3.5 to 4.5.
 pub(super) const BYTES_PER_TOKEN: u64 = 4;
@@ -19,6 +20,7 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Measurer {
     pub(super) index: Arc<RwLock<Index>>,
+    pub(super) volatile: Arc<VolatileHeads>,
     pub(super) metrics: DecideMetrics,
 }
 
@@ -87,7 +89,7 @@ impl Measurer {
         let (single, is_ours) = (job.prompt.count() == 1, job.prompt.is_counted_by_usage());
         let further_tokens = job.prompt.further_tokens();
         let begun = Instant::now();
-        let tokens = tokenize(&mut job)?;
+        let tokens = tokenize(&mut job, &self.volatile)?;
         let tokenized = Instant::now();
         self.metrics.tokenize.observe((tokenized - begun).as_secs_f64());
         in_time(job.give_up_at)?;
@@ -109,7 +111,7 @@ impl Measurer {
 }
 
 /// The tokens of the first prompt.
-fn tokenize(job: &mut Job) -> Result<PromptTokens, Reason> {
+fn tokenize(job: &mut Job, volatile: &VolatileHeads) -> Result<PromptTokens, Reason> {
     let renderer = job.model.renderer.as_deref();
     let (special, truncate) = (job.add_special_tokens, job.truncate);
     let request: PromptRequest<'_> = match &mut job.prompt {
@@ -130,6 +132,9 @@ fn tokenize(job: &mut Job) -> Result<PromptTokens, Reason> {
     let renderer = renderer.ok_or(Reason::NoTokenizer)?;
     let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
     in_time(job.give_up_at)?;
+    if let Prepared::Text(prepared) = &prepared {
+        volatile.see(&job.model.name, prepared.text());
+    }
     renderer.encode(prepared).map_err(|error| Reason::from(&error))
 }
 
@@ -146,6 +151,7 @@ mod tests {
     use warmpath_kv::{IndexLimits, KeyHasher};
 
     use super::*;
+    use crate::clock::Clock;
     use crate::config::Config;
     use crate::decide::Chat;
     use crate::models::Models;
@@ -161,7 +167,8 @@ mod tests {
         let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
         let hasher = KeyHasher::new([0; 16]);
         let index = Arc::new(RwLock::new(Index::new(hasher, IndexLimits::default())));
-        let measurer = Measurer { index, metrics: DecideMetrics::new() };
+        let volatile = Arc::new(VolatileHeads::new(Clock::start()));
+        let measurer = Measurer { index, volatile, metrics: DecideMetrics::new() };
         let job = |messages: &str, give_up_at| Job {
             model: model.clone(),
             adapter: None,
