@@ -23,6 +23,8 @@ mod pass_through;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod routing;
 #[cfg(test)]
 mod security;
@@ -38,5 +40,7 @@ mod templates;
 mod tidy;
 #[cfg(test)]
 mod traps;
+#[cfg(test)]
+mod volatile_heads;
 #[cfg(test)]
 mod wasm;

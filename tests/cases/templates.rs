@@ -104,7 +104,6 @@ fn every_field_that_changes_the_prompt_is_followed_or_named() {
         (CHAT, json!({ "documents": [{ "title": "a", "text": "b" }] })),
         (CHAT, json!({ "reasoning_effort": "low" })),
         (CHAT, json!({ "truncate_prompt_tokens": 70 })),
-        (CHAT, json!({ "kv_transfer_params": { "prompt_token_ids": (1000..1100).collect::<Vec<u32>>() } })),
         (COMPLETIONS, json!({ "add_special_tokens": true })),
         (COMPLETIONS, json!({ "add_special_tokens": false })),
         (COMPLETIONS, json!({ "truncate_prompt_tokens": 70 })),

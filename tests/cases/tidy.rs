@@ -1,6 +1,6 @@
 //! What holds for the repository as a whole and no compiler checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -138,6 +138,43 @@ fn the_emulator_shares_no_code_with_what_it_tests() {
     let dependencies = dependencies(&cargo_metadata(), "engine-emulator");
     let ours: Vec<&String> = dependencies.iter().filter(|name| name.starts_with("warmpath-")).collect();
     assert!(ours.is_empty(), "{ours:?}");
+}
+
+// B13 (huggingface/transformers#42914)
+#[test]
+fn what_reads_models_has_no_way_to_a_network() {
+    // Files in a folder are all it knows: nothing in its whole graph could ask a hub, or anybody, for more.
+    let clients = ["curl", "h2", "hf-hub", "hyper", "isahc", "minreq", "reqwest", "socket2", "tokio", "ureq"];
+    let metadata = cargo_metadata();
+    let graph = graph_of(&metadata, "warmpath-prompt");
+    assert!(graph.len() > 30, "{graph:?}");
+    let found: Vec<_> = clients.iter().filter(|name| graph.contains(**name)).collect();
+    assert!(found.is_empty(), "warmpath-prompt reaches {found:?}");
+}
+
+/// Names of everything that a package is built with in this workspace, itself included.
+fn graph_of(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let names: BTreeMap<String, String> = list(&metadata["packages"])
+        .iter()
+        .map(|p| (p["id"].as_str().unwrap().to_owned(), p["name"].as_str().unwrap().to_owned()))
+        .collect();
+    let nodes: BTreeMap<String, Value> = list(&metadata["resolve"]["nodes"])
+        .into_iter()
+        .map(|node| (node["id"].as_str().unwrap().to_owned(), node))
+        .collect();
+    let mut open: Vec<String> =
+        names.iter().filter(|(_, name)| *name == package).map(|(id, _)| id.clone()).collect();
+    let mut reached = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if reached.insert(id.clone()) {
+            let dependencies = list(&nodes[&id]["deps"]).into_iter();
+            let built =
+                dependencies.filter(|dep| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()));
+            open.extend(built.map(|dep| dep["pkg"].as_str().unwrap().to_owned()));
+        }
+    }
+    reached.iter().map(|id| names[id].clone()).collect()
 }
 
 /// Names of the direct dependencies, those of tests left out.

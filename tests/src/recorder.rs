@@ -53,7 +53,7 @@ impl Recorder {
         self.port.to_string()
     }
 
-    /// Takes what has arrived, health checks and scrapes left out, oldest first.
+    /// Takes what has arrived, oldest first; health checks, scrapes and questions about what it is are left out.
     pub fn take(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -89,6 +89,8 @@ async fn answer(
     let answer = match head.uri.path() {
         "/health" => "",
         "/metrics" => "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n",
+        // Of no release, and with no adapters.
+        "/version" | "/v1/models" => "{}",
         _ => {
             received.lock().unwrap_or_else(PoisonError::into_inner).push(Received {
                 method: head.method.to_string(),
