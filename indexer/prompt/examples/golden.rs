@@ -3,7 +3,8 @@
 //! ```text
 //! golden DIR [ENCODER]             DIR/<model>/tokenizer.json(.gz), DIR/golden/<model>.jsonl; ENCODER: instead of the
 //!                                  one that would be chosen: fastokens, splintr or tokenizers
-//! golden --captures MODEL FILE VERSION    MODEL: a model's folder; FILE: requests.jsonl of an engine of that VERSION
+//! golden --captures MODEL FILE VERSION [DATE]    MODEL: a model's folder; FILE: requests.jsonl, or .jsonl.gz, of an
+//!                                  engine of that VERSION; DATE: the engine's
 //! ```
 //!
 //! Exits with 1 where anything differs.
@@ -17,10 +18,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flate2::read::GzDecoder;
-use warmpath_prompt::{ChatRenderer, EncoderKind, ModelFiles, ModelPrompt};
+use warmpath_prompt::{ChatRenderer, EncoderKind, FixedClock, ModelFiles, ModelPrompt};
 
 /// Faults shown per model.
 const SHOWN: usize = 10;
@@ -29,13 +31,18 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["--captures", model, file, version] => compare_captures(Path::new(model), Path::new(file), version),
+        ["--captures", model, file, version] => {
+            compare_captures(Path::new(model), Path::new(file), version, None)
+        }
+        ["--captures", model, file, version, date] => {
+            compare_captures(Path::new(model), Path::new(file), version, Some(date))
+        }
         [dir] => compare_golden(Path::new(dir), None),
         [dir, encoder] => match EncoderKind::ALL.into_iter().find(|kind| kind.name() == *encoder) {
             Some(encoder) => compare_golden(Path::new(dir), Some(encoder)),
             None => Err(format!("{encoder}: expected fastokens, splintr or tokenizers")),
         },
-        _ => Err("usage: golden DIR [ENCODER] | golden --captures MODEL FILE VERSION".to_owned()),
+        _ => Err("usage: golden DIR [ENCODER] | golden --captures MODEL FILE VERSION [DATE]".to_owned()),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -94,13 +101,17 @@ fn compare_golden(root: &Path, encoder: Option<EncoderKind>) -> Result<bool, Str
     Ok(all_equal)
 }
 
-fn compare_captures(model: &Path, file: &Path, version: &str) -> Result<bool, String> {
+fn compare_captures(model: &Path, file: &Path, version: &str, date: Option<&str>) -> Result<bool, String> {
     let mut out = std::io::stdout();
     let mut files = ModelFiles::in_dir(unpacked(model)?);
     files.engine_version = version.parse().map_err(|error| format!("{error}"))?;
     files.trust_request_template = true;
+    if let Some(date) = date {
+        let date: jiff::civil::Date = date.parse().map_err(|error| format!("{date}: {error}"))?;
+        files.clock = Arc::new(FixedClock(date.at(12, 0, 0, 0)));
+    }
     let model = ModelPrompt::load(&files).map_err(|error| error.to_string())?;
-    let lines = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let lines = read_lines(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let report = captures::compare(&model, &lines);
     let _ = writeln!(
         out,
@@ -111,6 +122,15 @@ fn compare_captures(model: &Path, file: &Path, version: &str) -> Result<bool, St
         let _ = writeln!(out, "    {id}: {fault}");
     }
     Ok(report.faults.is_empty())
+}
+
+fn read_lines(file: &Path) -> std::io::Result<String> {
+    if file.extension().is_none_or(|end| end != "gz") {
+        return fs::read_to_string(file);
+    }
+    let mut text = String::new();
+    GzDecoder::new(fs::File::open(file)?).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A folder with the model's files as the library wants them: `dir` itself, or a copy with tokenizer.json unpacked.

@@ -17,6 +17,7 @@ mod chat;
 mod check;
 mod completion;
 mod error;
+mod harmony;
 mod limits;
 mod model;
 mod prepared;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value as Json};
 use crate::chat::{self, ChatRequest, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
+use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::prepared::{Prepared, PromptTokens};
 use crate::request::PromptRequest;
@@ -57,6 +58,8 @@ pub struct ModelPrompt {
     encoder: Box<dyn Encode>,
     encoder_choice: EncoderChoice,
     chat: Result<ChatTemplates, PromptError>,
+    /// Where the model's chats are in the harmony encoding; then there are no templates.
+    harmony: Option<Result<Harmony, PromptError>>,
     chat_settings: chat::Settings,
     length: ModelLength,
 }
@@ -118,12 +121,17 @@ impl ModelPrompt {
             Family::Jinja => ChatTemplates::load(files, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
+        let harmony = (family == Family::Harmony).then(|| {
+            let clock = Arc::clone(&files.clock);
+            Harmony::new(files.engine_version, &reference, files.exclude_tools_when_none, clock)
+        });
         let Chosen { encoder, choice } = choose(reference, &tokenizer_json, files.encoder)
             .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path, why })?;
         Ok(ModelPrompt {
             encoder,
             encoder_choice: choice,
             chat,
+            harmony,
             chat_settings: chat::Settings {
                 rules,
                 content_format: files.content_format,
@@ -151,6 +159,9 @@ impl ModelPrompt {
                 Ok(Prepared::Ids(PromptTokens::whole(ids)))
             }
             PromptRequest::Chat(request) => {
+                if let Some(harmony) = &self.harmony {
+                    return harmony.as_ref().map_err(Clone::clone)?.chat(&request)?.prepare(&*self.encoder);
+                }
                 let truncation = Truncation::resolve(request.truncate, self.length)?;
                 let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
                 Ok(Prepared::whole_text(self.render_chat(&request)?, special, truncation))
@@ -173,6 +184,9 @@ impl ModelPrompt {
 
     /// The text that a chat becomes before it is encoded.
     pub fn render_chat(&self, request: &ChatRequest<'_>) -> Result<String, PromptError> {
+        if let Some(harmony) = &self.harmony {
+            return Ok(harmony.as_ref().map_err(Clone::clone)?.chat(request)?.to_text());
+        }
         let templates = self.chat.as_ref().map_err(Clone::clone)?;
         chat::render(&self.chat_settings, |has_tools| templates.choose(has_tools), request)
     }

@@ -43,7 +43,9 @@ impl Family {
         if let Some(own) = OWN_RENDERER.iter().find(|own| **own == model_type) {
             return Family::Own(own);
         }
-        if model_type == "gpt_oss" || HARMONY_TOKENS.iter().all(|token| tokenizer.has_token(token)) {
+        // The engine goes by the model's type alone; without a config.json the tokens tell.
+        let has_tokens = || HARMONY_TOKENS.iter().all(|token| tokenizer.token_id(token).is_some());
+        if model_type == "gpt_oss" || model_type.is_empty() && has_tokens() {
             return Family::Harmony;
         }
         if dir.join("tekken.json").exists() {
@@ -52,7 +54,7 @@ impl Family {
         Family::Jinja
     }
 
-    /// Why a chat of this family cannot be rendered.
+    /// Why this family has no chat template.
     pub(super) fn describe(self) -> String {
         match self {
             Family::Jinja => "the model has no chat template".into(),

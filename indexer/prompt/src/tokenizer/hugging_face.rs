@@ -33,13 +33,13 @@ impl HuggingFace {
         Ok(HuggingFace { tokenizer })
     }
 
-    /// Whether `token` is in the vocabulary, added tokens included.
-    pub(crate) fn has_token(&self, token: &str) -> bool {
-        self.tokenizer.token_to_id(token).is_some()
+    /// The id of `token`, an added token or an entry of the vocabulary.
+    pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(token)
     }
 
     /// The texts of the added tokens, special ones and others, in the order of their ids.
-    pub(super) fn added_tokens(&self) -> Vec<String> {
+    pub(crate) fn added_tokens(&self) -> Vec<String> {
         let mut tokens: Vec<_> = self.tokenizer.get_added_tokens_decoder().into_iter().collect();
         tokens.sort_by_key(|(id, _)| *id);
         tokens.into_iter().map(|(_, token)| token.content).collect()

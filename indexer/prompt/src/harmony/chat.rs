@@ -1,0 +1,290 @@
+//! `/v1/chat/completions` as a harmony conversation.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json};
+
+use super::conversation::{Channel, Conversation, Developer, Effort, Message, System};
+use super::json;
+use super::rules::HarmonyRules;
+use super::tools::{self, FunctionTool};
+use crate::chat::ChatRequest;
+use crate::error::PromptError;
+
+const FIELD: &str = "messages";
+
+/// Keys that only the client library's own type of an assistant message has. Where one is given, the engine may read
+/// the message as that type, which knows no reasoning and keeps lists in another form.
+const FOREIGN_KEYS: [&str; 3] = ["audio", "function_call", "refusal"];
+
+/// What `content` holds.
+#[derive(Clone, Debug, PartialEq)]
+enum Content {
+    Absent,
+    Text(String),
+    /// The texts of its parts.
+    Parts(Vec<String>),
+}
+
+/// Reads a conversation's messages one after the other.
+struct Reader<'a> {
+    rules: &'a HarmonyRules,
+    /// Names of the called functions by the ids of their calls, of the whole conversation; the last call wins.
+    names: HashMap<String, String>,
+}
+
+pub(super) fn read(
+    rules: &HarmonyRules,
+    exclude_tools_when_none: bool,
+    request: &ChatRequest<'_>,
+) -> Result<Conversation, PromptError> {
+    if request.has_media {
+        return Err(PromptError::Media { kind: "media".into() });
+    }
+    if request.add_generation_prompt == Some(true) && request.continue_final_message == Some(true) {
+        return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
+    }
+    let effort = match request.reasoning_effort {
+        None => Effort::default(),
+        Some(effort) => Effort::parse(effort)
+            .ok_or_else(|| PromptError::refused("reasoning_effort is none of low, medium and high"))?,
+    };
+    let tools = request.tools.map(|bytes| json::parse("tools", bytes)).transpose()?;
+    let tools = tools.filter(|tools| !tools.is_null());
+    let tools = tools.map(|tools| tools::read_nested(rules, tools)).transpose()?;
+    let is_none = match request.tool_choice {
+        Some(choice) => json::parse("tool_choice", choice)? == "none",
+        None => false,
+    };
+    let shows_tools = tools.is_some() && !(is_none && exclude_tools_when_none);
+    let messages = json::into_list(FIELD, json::parse(FIELD, request.messages)?)?;
+    let messages = messages
+        .into_iter()
+        .map(|message| json::into_object(FIELD, message))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Conversation {
+        system: System { effort, has_commentary: shows_tools || !rules.hides_commentary },
+        messages: read_messages(rules, messages, tools.unwrap_or_default(), shows_tools)?,
+        is_chat: true,
+    })
+}
+
+fn read_messages(
+    rules: &HarmonyRules,
+    messages: Vec<Map<String, Json>>,
+    tools: Vec<FunctionTool>,
+    shows_tools: bool,
+) -> Result<Vec<Message>, PromptError> {
+    let mut given = messages.into_iter().peekable();
+    let mut developer = Developer::default();
+    // Older engines make a developer message, if an empty one, of tools that they do not show.
+    let mut has_developer = !rules.makes_instructions && !tools.is_empty();
+    if shows_tools {
+        developer.tools = tools;
+    }
+    if rules.makes_instructions {
+        let is_leading = |message: &Map<String, Json>| {
+            message.get("role").is_some_and(|role| role == "system" || role == "developer")
+        };
+        if let Some(mut leading) = given.next_if(is_leading) {
+            developer.instructions = Content::take(rules, &mut leading, Flattened::Yes)?.flatten();
+        }
+        has_developer = !developer.tools.is_empty()
+            || developer.instructions.as_ref().is_some_and(|text| !text.is_empty());
+    }
+    let rest: Vec<_> = given.collect();
+    let reader = Reader { rules, names: call_names(&rest) };
+    let mut messages: Vec<Message> =
+        has_developer.then_some(Message::Developer(developer)).into_iter().collect();
+    for message in rest {
+        reader.read(message, &mut messages)?;
+    }
+    Ok(messages)
+}
+
+fn call_names(messages: &[Map<String, Json>]) -> HashMap<String, String> {
+    let calls = messages.iter().filter_map(|message| message.get("tool_calls")?.as_array()).flatten();
+    let named = calls.filter_map(|call| {
+        Some((call.get("id")?.as_str()?.to_owned(), call.get("function")?.get("name")?.as_str()?.to_owned()))
+    });
+    named.collect()
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    /// Appends what `message` becomes.
+    fn read(&self, mut message: Map<String, Json>, out: &mut Vec<Message>) -> Result<(), PromptError> {
+        if message.contains_key("author") {
+            return Err(PromptError::unsupported(FIELD, "hold one in the encoding's own form"));
+        }
+        match json::need_text(FIELD, &mut message, "role")?.as_str() {
+            "assistant" => self.read_assistant(message, out),
+            _ if message.contains_key("tool_calls") => {
+                Err(PromptError::unsupported(FIELD, "hold tool calls that are not the assistant's"))
+            }
+            "tool" => {
+                let text = Content::take(self.rules, &mut message, Flattened::Yes)?.flatten();
+                let id = json::take_text(FIELD, &mut message, "tool_call_id")?.unwrap_or_default();
+                let name = self.names.get(&id).cloned().unwrap_or_default();
+                out.push(Message::Answer { name, text: text.unwrap_or_default() });
+                Ok(())
+            }
+            "user" => {
+                let parts = Content::take(self.rules, &mut message, Flattened::No)?.into_parts();
+                out.push(Message::Plain { role: "user", parts });
+                Ok(())
+            }
+            "system" => self.read_instructions("system", message, out),
+            "developer" => self.read_instructions("developer", message, out),
+            _ => Err(PromptError::refused("a message has a role that the encoding does not know")),
+        }
+    }
+
+    fn read_instructions(
+        &self,
+        role: &'static str,
+        mut message: Map<String, Json>,
+        out: &mut Vec<Message>,
+    ) -> Result<(), PromptError> {
+        if !self.rules.makes_instructions {
+            let parts = Content::take(self.rules, &mut message, Flattened::No)?.into_parts();
+            out.push(Message::Plain { role, parts });
+            return Ok(());
+        }
+        let instructions = Content::take(self.rules, &mut message, Flattened::Yes)?.flatten();
+        if instructions.is_some() {
+            out.push(Message::Developer(Developer { instructions, tools: Vec::new() }));
+        }
+        Ok(())
+    }
+
+    fn read_assistant(
+        &self,
+        mut message: Map<String, Json>,
+        out: &mut Vec<Message>,
+    ) -> Result<(), PromptError> {
+        let is_foreign = FOREIGN_KEYS.iter().any(|key| message.contains_key(*key));
+        if message.get("content").is_some_and(Json::is_null) {
+            message.shift_remove("content");
+        }
+        let reasoning = self.take_reasoning(&mut message)?;
+        if reasoning.is_some() && is_foreign {
+            return Err(PromptError::unsupported(FIELD, "hold reasoning beside keys that may hide it"));
+        }
+        let analysis = reasoning.map(|text| Message::said(Channel::Analysis, text));
+        let calls = self.take_calls(&mut message)?;
+        if calls.is_empty() {
+            let parts = Content::take(self.rules, &mut message, Flattened::No)?.into_parts();
+            out.extend(analysis);
+            if parts.first().is_some_and(|first| !first.is_empty()) {
+                out.push(Message::Said { channel: Channel::Final, parts });
+            }
+            return Ok(());
+        }
+        let preamble = Content::take(self.rules, &mut message, Flattened::Yes)?.flatten();
+        let preamble = preamble.filter(|text| !text.is_empty());
+        out.extend(preamble.map(|text| Message::said(Channel::Commentary, text)));
+        out.extend(analysis);
+        out.extend(calls);
+        Ok(())
+    }
+
+    /// Empty reasoning is none.
+    fn take_reasoning(&self, message: &mut Map<String, Json>) -> Result<Option<String>, PromptError> {
+        let mut reasoning = json::take_text(FIELD, message, "reasoning")?;
+        if reasoning.is_none() && self.rules.reads_reasoning_content {
+            reasoning = json::take_text(FIELD, message, "reasoning_content")?;
+        }
+        Ok(reasoning.filter(|text| !text.is_empty()))
+    }
+
+    fn take_calls(&self, message: &mut Map<String, Json>) -> Result<Vec<Message>, PromptError> {
+        match message.shift_remove("tool_calls") {
+            None => Ok(Vec::new()),
+            Some(Json::Null) if self.rules.makes_instructions => Ok(Vec::new()),
+            Some(calls) => {
+                json::into_list("tool_calls", calls)?.into_iter().map(|call| self.call(call)).collect()
+            }
+        }
+    }
+
+    /// The arguments stay as they are written.
+    fn call(&self, call: Json) -> Result<Message, PromptError> {
+        const CALL: &str = "a tool call";
+        let mut call = json::into_object(CALL, call)?;
+        json::need_text(CALL, &mut call, "id")?;
+        if json::need_text(CALL, &mut call, "type")? != "function" {
+            return Err(PromptError::unsupported(FIELD, "hold calls of other tools than functions"));
+        }
+        let mut function = json::into_object(CALL, call.shift_remove("function").unwrap_or_default())?;
+        let name = json::need_text(CALL, &mut function, "name")?;
+        let arguments = json::need_text(CALL, &mut function, "arguments")?;
+        // Newer engines take the head apart again, which fails where the name reads like a special token.
+        if name.contains("<|") {
+            return Err(PromptError::unsupported(FIELD, "hold a call whose name reads like a special token"));
+        }
+        Ok(Message::Call { name, arguments })
+    }
+}
+
+// === impl Content ===
+
+/// Whether the engine joins the parts of a content to one text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flattened {
+    Yes,
+    No,
+}
+
+impl Content {
+    fn take(
+        rules: &HarmonyRules,
+        message: &mut Map<String, Json>,
+        flattened: Flattened,
+    ) -> Result<Self, PromptError> {
+        let parts = match message.shift_remove("content") {
+            None => return Ok(Content::Absent),
+            Some(Json::String(text)) => return Ok(Content::Text(text)),
+            Some(Json::Array(parts)) => parts,
+            Some(_) => {
+                return Err(PromptError::refused("the content of a message is neither text nor parts"));
+            }
+        };
+        let is_foreign = FOREIGN_KEYS.iter().any(|key| message.contains_key(*key));
+        if flattened == Flattened::Yes && (is_foreign || parts.is_empty() && !rules.makes_instructions) {
+            return Err(PromptError::unsupported(FIELD, "hold parts that the engine may not read"));
+        }
+        Ok(Content::Parts(parts.into_iter().map(part).collect::<Result<_, _>>()?))
+    }
+
+    /// The text; `None` where there is none, not even an empty one.
+    fn flatten(self) -> Option<String> {
+        match self {
+            Content::Absent => None,
+            Content::Text(text) => Some(text),
+            Content::Parts(parts) if parts.is_empty() => None,
+            Content::Parts(parts) => Some(parts.concat()),
+        }
+    }
+
+    fn into_parts(self) -> Vec<String> {
+        match self {
+            Content::Absent => Vec::new(),
+            Content::Text(text) => vec![text],
+            Content::Parts(parts) => parts,
+        }
+    }
+}
+
+/// The text of a text part; other parts are read in ways that are not known.
+fn part(part: Json) -> Result<String, PromptError> {
+    if part.is_string() {
+        return Err(PromptError::unsupported(FIELD, "hold texts among parts"));
+    }
+    let mut part = json::into_object("content", part)?;
+    if part.get("type").is_none_or(|kind| kind != "text") {
+        return Err(PromptError::unsupported(FIELD, "hold parts that are no texts"));
+    }
+    json::need_text("content", &mut part, "text")
+}
