@@ -47,6 +47,11 @@ impl KnownPath {
             Self::Tokenize => "/tokenize",
         }
     }
+
+    /// Does an engine compute a prompt for it? Otherwise it only counts or splits its tokens.
+    pub fn prefills(self) -> bool {
+        !matches!(self, Self::CountTokens | Self::Tokenize)
+    }
 }
 
 /// What a request wants.

@@ -180,15 +180,15 @@ pub fn extract(path: KnownPath, body: &[u8]) -> Result<PromptRequest<'_>, Reason
         KnownPath::Responses => responses::read(&fields),
         KnownPath::Messages => messages::read(&fields),
         KnownPath::Embeddings => embeddings::read(&fields),
-        KnownPath::CountTokens => without_prefill(messages::read(&fields)),
-        KnownPath::Tokenize if fields.given(Field::Messages).is_some() => {
-            without_prefill(chat::read(&fields))
-        }
-        KnownPath::Tokenize => without_prefill(completions::read(&fields)),
+        KnownPath::CountTokens => messages::read(&fields),
+        KnownPath::Tokenize if fields.given(Field::Messages).is_some() => chat::read(&fields),
+        KnownPath::Tokenize => completions::read(&fields),
     };
     let switches = Switches::read(path, &fields);
     let previous_response = previous_response(path, &fields);
-    if switches.is_err() || previous_response.is_err() || model.unreadable || cache_salt.unreadable {
+    if !path.prefills() {
+        prompt = Prompt::Unscored(Reason::NoPrefill);
+    } else if switches.is_err() || previous_response.is_err() || model.unreadable || cache_salt.unreadable {
         prompt = Prompt::Unscored(Reason::UnsupportedField);
     }
     let (switches, previous_response) = (switches.unwrap_or_default(), previous_response.unwrap_or_default());
@@ -213,11 +213,6 @@ pub fn extract(path: KnownPath, body: &[u8]) -> Result<PromptRequest<'_>, Reason
             && fields.given(Field::Store).and_then(|raw| raw.as_bool()).unwrap_or(true),
         body_bytes: body.len() as u64,
     })
-}
-
-/// Engines only count or split the tokens of these.
-fn without_prefill(read: Read<'_>) -> Read<'_> {
-    Read { prompt: Prompt::Unscored(Reason::NoPrefill), head: read.head }
 }
 
 /// A text that names something, or nothing where it is absent or no text.

@@ -12,7 +12,8 @@ use crate::outcome::Reason;
 pub(super) fn read<'a>(fields: &Fields<'a>) -> Read<'a> {
     let given = fields.given(Field::Prompt);
     // They come first, whatever else is given; an empty list of them is none.
-    if fields.given(Field::PromptEmbeds).is_some_and(|raw| raw.first_inside() != Some(b']')) {
+    let is_empty = |raw: Raw<'_>| raw.is_array() && raw.first_inside() == Some(b']');
+    if fields.given(Field::PromptEmbeds).is_some_and(|raw| !is_empty(raw)) {
         return Read::unscored(Reason::PromptEmbeds, given.map_or("", |raw| raw.text));
     }
     texts_or_ids(given)

@@ -114,6 +114,7 @@ fn each_malformed_body_has_its_reason() {
         (Completions, r#"{"prompt":[[1],null]}"#, Unscored(BadPrompt)),
         (Completions, r#"{"messages":[{}]}"#, Unscored(NoPrompt)),
         (Completions, r#"{"prompt":"a","prompt_embeds":7}"#, Unscored(PromptEmbeds)),
+        (Completions, r#"{"prompt":"a","prompt_embeds":"]"}"#, Unscored(PromptEmbeds)),
         (Completions, r#"{"prompt":[4294967296]}"#, Unscored(TokenOutOfRange)),
         (Completions, r#"{"prompt":[1e400]}"#, Unscored(TokenOutOfRange)),
         (Completions, r#"{"prompt":[-9223372036854775809]}"#, Unscored(TokenOutOfRange)),
@@ -148,7 +149,7 @@ fn each_malformed_body_has_its_reason() {
         (Messages, r#"{"messages":[{}],"system":7}"#, Unscored(UnsupportedField)),
         (Messages, r#"{"messages":[{}],"thinking":"on"}"#, Unscored(UnsupportedField)),
         (Messages, r#"{"messages":[{}],"output_config":[]}"#, Unscored(UnsupportedField)),
-        (Tokenize, r#"{"prompt":"a","model":7}"#, Unscored(UnsupportedField)),
+        (Tokenize, r#"{"prompt":"a","model":7}"#, Unscored(NoPrefill)),
         // The same, where engines do not know the member, or do not look at its type.
         (Chat, r#"{"messages":[{}],"tools":"x","documents":7,"tool_choice":[]}"#, Comes::Prompt),
         (Chat, r#"{"messages":[{}],"prompt_embeds":"AAAA","input":7,"system":7}"#, Comes::Prompt),
