@@ -1,8 +1,8 @@
 //! `/v1/chat/completions`: from the request's JSON to the prompt text, as the engine does it.
 //!
 //! ```text
-//! ChatRequest ─▶ messages, tools (validated, normalised by RenderingRules) ─▶ Conversation ─▶ template ─▶ text
-//!   bytes         chat/messages.rs, chat/parts.rs, chat/tools.rs               chat/conversation.rs
+//! ChatRequest ─▶ ChatInput ─▶ messages, tools (validated, normalised) ─▶ Conversation ─▶ template ─▶ Rendered
+//!   bytes          JSON        chat/messages.rs, parts.rs, tools.rs       chat/conversation.rs
 //! ```
 //!
 //! The engine validates a request into typed models and rebuilds it before its template sees it: keys vanish, move or
@@ -10,6 +10,7 @@
 //! [`RenderingRules`] where releases differ.
 
 mod conversation;
+mod media;
 mod messages;
 mod parts;
 mod tools;
@@ -21,11 +22,13 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
-use crate::request::Truncate;
+use crate::request::{Task, Truncate};
 use crate::template::{ChatTemplate, Clock, ContentFormat};
 use crate::version::RenderingRules;
 
 pub(crate) use conversation::Conversation;
+pub(crate) use tools::dump_tool;
+pub(crate) use variables::{Given, collect as collect_variables};
 
 /// The fields of a chat request that reach its token ids. JSON fields are slices of the body.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +43,7 @@ pub struct ChatRequest<'a> {
     pub template_kwargs: Option<&'a [u8]>,
     /// `chat_template`: used only where the engine trusts it.
     pub chat_template: Option<&'a str>,
-    /// The engine's default is true.
+    /// The engine's default is true, for embeddings false.
     pub add_generation_prompt: Option<bool>,
     /// The engine's default is false.
     pub continue_final_message: Option<bool>,
@@ -49,7 +52,10 @@ pub struct ChatRequest<'a> {
     pub tool_choice: Option<&'a [u8]>,
     /// The engine's default for chats is false: the template writes special tokens.
     pub add_special_tokens: Option<bool>,
-    pub truncate: Truncate,
+    pub truncate: Truncate<'a>,
+    /// `kv_transfer_params.prompt_token_ids`, where given: releases that know it serve these in place of the messages.
+    pub prompt_token_ids: Option<&'a [u32]>,
+    pub task: Task,
     /// The messages are known to hold media parts.
     pub has_media: bool,
 }
@@ -80,23 +86,115 @@ pub(crate) struct Settings {
     pub clock: Arc<dyn Clock>,
 }
 
-/// The prompt text of `request`. `choose` gives the model's template for requests with or without tools.
+/// A request as the renderer takes it, whichever endpoint it came by.
+pub(crate) struct ChatInput<'a> {
+    /// The value of `messages`.
+    pub messages: Json,
+    pub origin: Origin,
+    /// As the template sees them.
+    pub tools: Option<Vec<Json>>,
+    pub variables: Map<String, Json>,
+    /// The request's own template, trusted or not.
+    pub chat_template: Option<&'a str>,
+    pub add_generation_prompt: bool,
+    pub continue_final_message: bool,
+    /// The request is known to hold media parts.
+    pub has_media: bool,
+}
+
+/// Where messages come from: it decides how far the engine has checked and rebuilt them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The engine's model of chat requests.
+    ChatModel,
+    /// The engine's conversion from another API, whose messages it does not check again.
+    Conversion,
+}
+
+/// The text of a chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rendered {
+    pub text: String,
+    /// Bytes at the beginning of `text` that come before every medium. `None`: there are no media, `text` is all.
+    pub before_media: Option<usize>,
+}
+
+/// The fields of `request`, parsed.
+pub(crate) fn read<'a>(
+    settings: &Settings,
+    request: &ChatRequest<'a>,
+) -> Result<ChatInput<'a>, PromptError> {
+    let field = |name, bytes: Option<&[u8]>| bytes.map(|bytes| parse_json(name, bytes)).transpose();
+    let tools = tools::read(&settings.rules, field("tools", request.tools)?)?;
+    let tool_choice = field("tool_choice", request.tool_choice)?;
+    let given = Given {
+        template_kwargs: field("chat_template_kwargs", request.template_kwargs)?,
+        documents: field("documents", request.documents)?,
+        reasoning_effort: request.reasoning_effort,
+        add_generation_prompt: request.add_generation_prompt.unwrap_or(request.task == Task::Generate),
+        continue_final_message: request.continue_final_message.unwrap_or(false),
+    };
+    if let Some(effort) = request.reasoning_effort
+        && !settings.rules.reasoning_efforts.contains(effort)
+    {
+        return Err(PromptError::refused("reasoning_effort is none of the known efforts"));
+    }
+    Ok(ChatInput {
+        messages: parse_json("messages", request.messages)?,
+        origin: Origin::ChatModel,
+        tools: settings.shown_tools(tools, tool_choice.as_ref()),
+        add_generation_prompt: given.add_generation_prompt,
+        continue_final_message: given.continue_final_message,
+        variables: variables::collect(settings, given, true)?,
+        chat_template: request.chat_template,
+        has_media: request.has_media,
+    })
+}
+
+/// The prompt text of `input`. `choose` gives the model's template for requests with or without tools.
 pub(crate) fn render<'t>(
     settings: &Settings,
     choose: impl FnOnce(bool) -> Option<&'t ChatTemplate>,
-    request: &ChatRequest<'_>,
-) -> Result<String, PromptError> {
-    if request.has_media {
-        return Err(PromptError::Media { kind: "media".into() });
-    }
-    let tools = tools::read(settings, request.tools, request.tool_choice)?;
-    let own_template = request_template(settings, request)?;
+    input: ChatInput<'_>,
+) -> Result<Rendered, PromptError> {
+    let own_template = request_template(settings, &input)?;
     let template = match &own_template {
         Some(template) => template,
-        None => choose(tools.is_some()).ok_or_else(no_template)?,
+        None => choose(input.tools.is_some()).ok_or_else(no_template)?,
     };
-    let conversation = read(settings, template, request, tools)?;
-    conversation.render(template, &settings.special_tokens)
+    if input.add_generation_prompt && input.continue_final_message {
+        return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
+    }
+    let form = messages::Form {
+        rules: &settings.rules,
+        origin: input.origin,
+        content: settings.content_format.unwrap_or(template.content_format()),
+        template_knows_developer: template.knows_developer(),
+    };
+    let conversation = |messages, tools, variables| Conversation {
+        messages,
+        tools,
+        variables,
+        add_generation_prompt: input.add_generation_prompt,
+        continue_final_message: input.continue_final_message,
+    };
+    let special_tokens = &settings.special_tokens;
+    if !input.has_media && !media::is_in(&input.messages) {
+        let messages = form.read(input.messages, media::View::Shown)?;
+        let text = conversation(messages, input.tools, input.variables).render(template, special_tokens)?;
+        return Ok(Rendered { text, before_media: None });
+    }
+    let shown = form.read(input.messages.clone(), media::View::Shown)?;
+    let marked = form.read(input.messages, media::View::Marked)?;
+    if shown == marked {
+        // Media were announced that are not among the parts known here.
+        return Err(PromptError::Media { kind: "unknown".into() });
+    }
+    let shown = conversation(shown, input.tools.clone(), input.variables.clone());
+    let marked = conversation(marked, input.tools, input.variables).render(template, special_tokens)?;
+    let text = shown.render(template, special_tokens)?;
+    let before_media = Some(media::common_prefix(&text, &marked));
+    Ok(Rendered { text, before_media })
 }
 
 /// The text of a conversation that is already in the template's form.
@@ -126,34 +224,12 @@ fn no_template() -> PromptError {
     PromptError::not_renderable("the model has a chat template for requests with tools only")
 }
 
-/// Everything of `request` that the template sees.
-fn read(
-    settings: &Settings,
-    template: &ChatTemplate,
-    request: &ChatRequest<'_>,
-    tools: Option<Vec<Json>>,
-) -> Result<Conversation, PromptError> {
-    let form = messages::Form {
-        rules: &settings.rules,
-        content: settings.content_format.unwrap_or(template.content_format()),
-        template_knows_developer: template.knows_developer(),
-    };
-    let messages = form.read(parse_json("messages", request.messages)?)?;
-    let add_generation_prompt = request.add_generation_prompt.unwrap_or(true);
-    let continue_final_message = request.continue_final_message.unwrap_or(false);
-    if add_generation_prompt && continue_final_message {
-        return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
-    }
-    let variables = variables::collect(settings, request)?;
-    Ok(Conversation { messages, tools, variables, add_generation_prompt, continue_final_message })
-}
-
 /// The request's own template, compiled, where it has one and the engine trusts it.
 fn request_template(
     settings: &Settings,
-    request: &ChatRequest<'_>,
+    input: &ChatInput<'_>,
 ) -> Result<Option<ChatTemplate>, PromptError> {
-    let Some(source) = request.chat_template else { return Ok(None) };
+    let Some(source) = input.chat_template else { return Ok(None) };
     if !settings.trust_request_template {
         return Err(PromptError::unsupported("chat_template", "is not trusted by the engine"));
     }
@@ -162,8 +238,22 @@ fn request_template(
         .map_err(|error| PromptError::unsupported("chat_template", error.to_string()))
 }
 
+// === impl Settings ===
+
+impl Settings {
+    /// The tools that the template sees of those that the request has: none where the deployment hides them.
+    pub(crate) fn shown_tools(
+        &self,
+        tools: Option<Vec<Json>>,
+        tool_choice: Option<&Json>,
+    ) -> Option<Vec<Json>> {
+        let hidden = self.exclude_tools_when_none && tool_choice.is_some_and(|choice| choice == "none");
+        if hidden { None } else { tools }
+    }
+}
+
 /// Parses one field of the body, with a limit on its size.
-fn parse_json(field: &'static str, bytes: &[u8]) -> Result<Json, PromptError> {
+pub(crate) fn parse_json(field: &'static str, bytes: &[u8]) -> Result<Json, PromptError> {
     if bytes.len() > MAX_PROMPT_BYTES {
         return Err(PromptError::TooLarge { what: field, bytes: bytes.len(), limit: MAX_PROMPT_BYTES });
     }
@@ -173,8 +263,16 @@ fn parse_json(field: &'static str, bytes: &[u8]) -> Result<Json, PromptError> {
     })
 }
 
+/// The same, of a field that is an object.
+pub(crate) fn parse_object(field: &'static str, bytes: &[u8]) -> Result<Map<String, Json>, PromptError> {
+    match parse_json(field, bytes)? {
+        Json::Object(object) => Ok(object),
+        other => Err(PromptError::refused(format!("{field} is {}, expected an object", type_of(&other)))),
+    }
+}
+
 /// Names a JSON value's type in messages, as JSON calls it.
-fn type_of(json: &Json) -> &'static str {
+pub(crate) fn type_of(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
         Json::Bool(_) => "a boolean",

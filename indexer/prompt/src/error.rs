@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::version::OverrideError;
+
 /// Why a model's files could not be used. Names the file and the remedy; found at start, never while serving.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -18,6 +20,8 @@ pub enum LoadError {
     BrokenJson { path: PathBuf, why: String },
     #[error("{}: not a tokenizer this build can run: {why}", path.display())]
     UnusableTokenizer { path: PathBuf, why: String },
+    #[error(transparent)]
+    BadRule(#[from] OverrideError),
     #[error("{}: field \"{field}\" {why}", path.display())]
     BadField { path: PathBuf, field: &'static str, why: String },
     #[error("{}: chat template does not compile: {why}; give a corrected one as chat_template", path.display())]

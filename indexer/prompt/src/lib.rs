@@ -13,26 +13,34 @@
 //! Exact or nothing: where the engine's ids cannot be known, the answer is a [`PromptError`] whose
 //! [`reason`](PromptError::reason) says why, never a guess. No network, no async, no knowledge of other requests.
 
+mod anthropic;
 mod chat;
 mod check;
 mod completion;
 mod error;
 mod harmony;
 mod limits;
+mod media;
 mod model;
 mod prepared;
 mod request;
+mod responses;
 mod template;
 mod tokenizer;
 mod version;
 
+pub use anthropic::MessagesRequest;
 pub use chat::{ChatRequest, TemplateInput};
 pub use check::{Difference, first_difference};
 pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use prepared::{Prepared, PreparedText, PromptTokens};
-pub use request::{CompletionRequest, PromptRequest, TokensRequest, Truncate};
+pub use request::{CompletionRequest, PromptRequest, Task, TokensRequest, Truncate};
+pub use responses::ResponsesRequest;
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
 pub use tokenizer::{Encode, EncodeError, EncoderChoice, EncoderKind, SpecialTokens, TokenIds};
-pub use version::{ContentDetection, EngineVersion, OddArguments, ParseVersionError, RenderingRules};
+pub use version::{
+    AnthropicRules, ContentDetection, EmptyMessages, EngineVersion, InlineSystem, OddArguments, OverrideError,
+    ParseVersionError, ReasoningEfforts, RenderingRules, ResponsesRules,
+};

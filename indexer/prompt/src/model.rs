@@ -11,18 +11,21 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::chat::{self, ChatRequest, TemplateInput};
+use crate::anthropic;
+use crate::chat::{self, ChatInput, ChatRequest, Rendered, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
 use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::prepared::{Prepared, PromptTokens};
-use crate::request::PromptRequest;
+use crate::media::MediaCuts;
+use crate::request::{PromptRequest, Task, Truncate};
+use crate::responses::{self, Converted, ResponsesRequest};
 use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
 use crate::tokenizer::{
     Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
 };
-use crate::version::{EngineVersion, RenderingRules};
+use crate::version::{EngineVersion, InlineSystem, RenderingRules};
 
 pub use family::ChatRenderer;
 use family::Family;
@@ -47,6 +50,8 @@ pub struct ModelFiles {
     /// The engine's `--exclude-tools-when-tool-choice-none`.
     pub exclude_tools_when_none: bool,
     pub chat_renderer: ChatRenderer,
+    /// Rules of [`RenderingRules`] that differ from those of `engine_version`: name, in a group `group.name`, to value.
+    pub rule_overrides: Map<String, Json>,
     /// The encoder to use; `None`: the fastest that gives the reference's ids. For tests and measurements.
     pub encoder: Option<EncoderKind>,
     /// The engine's local time.
@@ -62,6 +67,8 @@ pub struct ModelPrompt {
     harmony: Option<Result<Harmony, PromptError>>,
     chat_settings: chat::Settings,
     length: ModelLength,
+    media_cuts: MediaCuts,
+    anthropic: anthropic::Conversion,
 }
 
 /// The compiled templates of a model.
@@ -85,6 +92,7 @@ impl ModelFiles {
             default_template_kwargs: Map::new(),
             exclude_tools_when_none: false,
             chat_renderer: ChatRenderer::Detect,
+            rule_overrides: Map::new(),
             encoder: None,
             clock: Arc::new(SystemClock::local()),
         }
@@ -116,9 +124,10 @@ impl ModelPrompt {
             ChatRenderer::Jinja => Family::Jinja,
             ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &reference),
         };
-        let rules = RenderingRules::of(files.engine_version);
+        let rules = RenderingRules::of(files.engine_version).overridden(&files.rule_overrides)?;
+        let media_cuts = MediaCuts::of(&reference);
         let chat = match family {
-            Family::Jinja => ChatTemplates::load(files, &config_path, &config)?,
+            Family::Jinja => ChatTemplates::load(files, rules, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
         let harmony = (family == Family::Harmony).then(|| {
@@ -127,7 +136,7 @@ impl ModelPrompt {
         });
         let Chosen { encoder, choice } = choose(reference, &tokenizer_json, files.encoder)
             .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path, why })?;
-        Ok(ModelPrompt {
+        let mut model = ModelPrompt {
             encoder,
             encoder_choice: choice,
             chat,
@@ -144,28 +153,106 @@ impl ModelPrompt {
             length: ModelLength {
                 max_model_len: files.max_model_len,
                 fit_reserves_output: rules.fit_reserves_output,
+                reads_side: rules.reads_truncation_side,
+                reads_embedding_side: rules.reads_embedding_truncation_side,
             },
-        })
+            media_cuts,
+            anthropic: anthropic::Conversion::default(),
+        };
+        model.anthropic = model.find_conversion(files.chat_template.is_some());
+        Ok(model)
+    }
+
+    /// What the templates decide about the conversion of `/v1/messages`.
+    fn find_conversion(&self, has_explicit_template: bool) -> anthropic::Conversion {
+        let rules = &self.chat_settings.rules.anthropic;
+        let takes_later_system = self.chat.as_ref().is_ok_and(ChatTemplates::take_later_system);
+        let merges_inline_system = match rules.inline_system {
+            InlineSystem::Refused => false,
+            InlineSystem::Merged => true,
+            InlineSystem::KeptByExplicitTemplate => !(has_explicit_template && takes_later_system),
+            InlineSystem::KeptByTemplate => !takes_later_system,
+        };
+        let probe = |effort| {
+            let request = ChatRequest {
+                messages: br#"[{"role": "user", "content": "Hi"}]"#,
+                reasoning_effort: Some(effort),
+                ..ChatRequest::default()
+            };
+            self.render_chat(&request).ok()
+        };
+        // Where a template takes no thinking for an effort of its own, or not at all, the engine asks for little.
+        let none = probe("none").filter(|_| rules.reads_thinking_config);
+        let is_ignored =
+            none.is_none_or(|none| anthropic::EFFORTS.iter().any(|effort| probe(effort).as_ref() == Some(&none)));
+        let disabled_effort = if is_ignored { "low" } else { "none" };
+        anthropic::Conversion { merges_inline_system, disabled_effort }
     }
 
     /// Everything up to the work of the tokenizer.
     pub fn prepare<'a>(&self, request: impl Into<PromptRequest<'a>>) -> Result<Prepared<'a>, PromptError> {
         match request.into() {
             PromptRequest::Completion(request) => {
-                completion::prepare(&request, Truncation::resolve(request.truncate, self.length)?)
+                let truncation = Truncation::resolve(request.truncate, request.task, self.length)?;
+                completion::prepare(&request, truncation)
             }
             PromptRequest::Tokens(request) => {
-                let ids = Truncation::resolve(request.truncate, self.length)?.cut(request.ids)?;
-                Ok(Prepared::Ids(PromptTokens::whole(ids)))
+                let truncation = Truncation::resolve(request.truncate, request.task, self.length)?;
+                Ok(Prepared::Ids(PromptTokens::whole(truncation.cut(request.ids)?)))
             }
-            PromptRequest::Chat(request) => {
-                if let Some(harmony) = &self.harmony {
-                    return harmony.as_ref().map_err(Clone::clone)?.chat(&request)?.prepare(&*self.encoder);
-                }
-                let truncation = Truncation::resolve(request.truncate, self.length)?;
-                let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
-                Ok(Prepared::whole_text(self.render_chat(&request)?, special, truncation))
+            PromptRequest::Chat(request) => self.prepare_chat(&request),
+            PromptRequest::Responses(request) => self.prepare_responses(&request),
+            PromptRequest::Messages(request) => {
+                let input = anthropic::read(&self.chat_settings, self.anthropic, &request)?;
+                self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None)
             }
+        }
+    }
+
+    fn prepare_chat<'a>(&self, request: &ChatRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        let reads_ids = self.chat_settings.rules.reads_prompt_token_ids && !request.has_media;
+        match request.prompt_token_ids.filter(|_| reads_ids) {
+            Some([]) => return Err(PromptError::refused("prompt_token_ids is an empty list")),
+            // The engine neither renders nor truncates.
+            Some(ids) => return Ok(Prepared::Ids(PromptTokens::whole(ids.to_vec()))),
+            None => {}
+        }
+        if let Some(harmony) = &self.harmony {
+            return harmony.as_ref().map_err(Clone::clone)?.chat(request)?.prepare(&*self.encoder);
+        }
+        let truncation = Truncation::resolve(request.truncate, request.task, self.length)?;
+        let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
+        let rendered = self.render(chat::read(&self.chat_settings, request)?)?;
+        self.prepare_rendered(rendered, special, truncation)
+    }
+
+    fn prepare_responses<'a>(&self, request: &ResponsesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        let Converted { chat, is_truncated } = responses::read(&self.chat_settings, request)?;
+        let truncate = Truncate {
+            tokens: is_truncated.then_some(-1),
+            side: None,
+            max_output_tokens: request.max_output_tokens,
+        };
+        let truncation = Truncation::resolve(truncate, Task::Generate, self.length)?;
+        // The engine's default for texts, which this endpoint does not let a request change: a template that writes the
+        // first special token gets a second one before it.
+        self.prepare_rendered(self.render(chat)?, SpecialTokens::Add, truncation)
+    }
+
+    fn prepare_rendered<'a>(
+        &self,
+        rendered: Rendered,
+        special: SpecialTokens,
+        truncation: Truncation,
+    ) -> Result<Prepared<'a>, PromptError> {
+        let Rendered { text, before_media } = rendered;
+        let Some(before_media) = before_media else {
+            return Ok(Prepared::whole_text(text, special, truncation));
+        };
+        let is_cut = truncation != Truncation::None;
+        match self.media_cuts.beginning(&text, before_media).filter(|_| !is_cut) {
+            Some(beginning) => Ok(Prepared::beginning(beginning.to_owned(), special)),
+            None => Err(PromptError::Media { kind: "media".into() }),
         }
     }
 
@@ -182,13 +269,18 @@ impl ModelPrompt {
         self.encode(self.prepare(request)?)
     }
 
-    /// The text that a chat becomes before it is encoded.
+    fn render(&self, input: ChatInput<'_>) -> Result<Rendered, PromptError> {
+        let templates = self.chat.as_ref().map_err(Clone::clone)?;
+        chat::render(&self.chat_settings, |has_tools| templates.choose(has_tools), input)
+    }
+
+    /// The text that a chat becomes before it is encoded. Of one with media, the text that the engine's template makes:
+    /// placeholders where media are.
     pub fn render_chat(&self, request: &ChatRequest<'_>) -> Result<String, PromptError> {
         if let Some(harmony) = &self.harmony {
             return Ok(harmony.as_ref().map_err(Clone::clone)?.chat(request)?.to_text());
         }
-        let templates = self.chat.as_ref().map_err(Clone::clone)?;
-        chat::render(&self.chat_settings, |has_tools| templates.choose(has_tools), request)
+        self.render(chat::read(&self.chat_settings, request)?).map(|rendered| rendered.text)
     }
 
     /// The text that the template makes of messages which already have the form it takes: the engine's template library
@@ -216,6 +308,7 @@ impl ChatTemplates {
     /// The inner error: the model has none.
     fn load(
         files: &ModelFiles,
+        rules: RenderingRules,
         config_path: &Path,
         config: &Map<String, Json>,
     ) -> Result<Result<Self, PromptError>, LoadError> {
@@ -223,7 +316,6 @@ impl ChatTemplates {
         let Some(sources) = found else {
             return Ok(Err(PromptError::not_renderable("the model has no chat template")));
         };
-        let rules = RenderingRules::of(files.engine_version);
         let compile = |source: source::Source| {
             ChatTemplate::compile(&source.text, rules.content_detection, Arc::clone(&files.clock))
                 .map_err(|error| LoadError::BadTemplate { path: source.path, why: error.to_string() })
@@ -232,6 +324,11 @@ impl ChatTemplates {
             plain: sources.plain.map(compile).transpose()?,
             with_tools: sources.with_tools.map(compile).transpose()?,
         }))
+    }
+
+    /// Whether every template takes a system message that is not the first one.
+    fn take_later_system(&self) -> bool {
+        [&self.plain, &self.with_tools].into_iter().flatten().all(ChatTemplate::takes_later_system)
     }
 
     fn choose(&self, has_tools: bool) -> Option<&ChatTemplate> {

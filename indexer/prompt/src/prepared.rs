@@ -10,7 +10,9 @@
 use std::borrow::Cow;
 
 use crate::error::PromptError;
-use crate::tokenizer::{Encode, SpecialTokens, TokenIds, Truncation, encode_truncated};
+use crate::tokenizer::{
+    Encode, SpecialTokens, TokenIds, Truncation, encode_beginning, encode_truncated,
+};
 
 /// What [`ModelPrompt::prepare`](crate::ModelPrompt::prepare) makes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +64,11 @@ impl PreparedText<'_> {
     }
 
     pub(crate) fn encode(&self, encoder: &dyn Encode) -> Result<PromptTokens, PromptError> {
-        let ids = encode_truncated(encoder, &self.text, self.special, self.truncation)?;
+        let ids = if self.whole {
+            encode_truncated(encoder, &self.text, self.special, self.truncation)?
+        } else {
+            encode_beginning(encoder, &self.text, self.special)?
+        };
         Ok(PromptTokens { ids: TokenIds::from(ids), whole: self.whole })
     }
 }
@@ -70,6 +76,12 @@ impl PreparedText<'_> {
 // === impl Prepared ===
 
 impl<'a> Prepared<'a> {
+    /// The beginning of a text that is not known to its end, so that nothing can be said about cutting it.
+    pub(crate) fn beginning(text: impl Into<Cow<'a, str>>, special: SpecialTokens) -> Self {
+        let text = text.into();
+        Prepared::Text(PreparedText { text, special, truncation: Truncation::None, whole: false })
+    }
+
     pub(crate) fn whole_text(
         text: impl Into<Cow<'a, str>>,
         special: SpecialTokens,

@@ -1,6 +1,8 @@
 //! The requests whose prompts can be tokenized: one type per shape of body.
 
+use crate::anthropic::MessagesRequest;
 use crate::chat::ChatRequest;
+use crate::responses::ResponsesRequest;
 
 /// One prompt, as its request gives it.
 #[derive(Clone, Debug)]
@@ -8,9 +10,13 @@ pub enum PromptRequest<'a> {
     /// A text of `/v1/completions` or `/v1/embeddings`.
     Completion(CompletionRequest<'a>),
     /// A prompt given as token ids.
-    Tokens(TokensRequest),
-    /// `/v1/chat/completions`.
+    Tokens(TokensRequest<'a>),
+    /// `/v1/chat/completions`, or `/v1/embeddings` with messages.
     Chat(ChatRequest<'a>),
+    /// `/v1/responses`.
+    Responses(ResponsesRequest<'a>),
+    /// `/v1/messages`.
+    Messages(MessagesRequest<'a>),
 }
 
 /// One text of a request and what it says about its encoding.
@@ -19,21 +25,37 @@ pub struct CompletionRequest<'a> {
     pub text: &'a str,
     /// The engine's default for texts is true.
     pub add_special_tokens: Option<bool>,
-    pub truncate: Truncate,
+    pub truncate: Truncate<'a>,
+    pub task: Task,
 }
 
 /// Token ids that are used as they are, truncated where asked.
 #[derive(Clone, Debug, Default)]
-pub struct TokensRequest {
+pub struct TokensRequest<'a> {
     pub ids: Vec<u32>,
-    pub truncate: Truncate,
+    pub truncate: Truncate<'a>,
+    pub task: Task,
 }
 
 /// How the body asks for its prompt to be truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truncate {
+pub struct Truncate<'a> {
     /// `truncate_prompt_tokens`, where given: the number of tokens to keep, -1 for as many as the model takes.
     pub tokens: Option<i64>,
+    /// `truncation_side`, where given: `left` or `right`.
+    pub side: Option<&'a str>,
+    /// The request's bound of its output, in tokens, where known (0: it gives none). Up to 0.31 it makes room where
+    /// `tokens` is -1.
+    pub max_output_tokens: Option<u32>,
+}
+
+/// What the engine does with the prompt. Some defaults depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    #[default]
+    Generate,
+    /// Embeddings and their like: prompts are truncated at their end, chats get no generation prompt.
+    Embed,
 }
 
 impl<'a> From<CompletionRequest<'a>> for PromptRequest<'a> {
@@ -42,8 +64,8 @@ impl<'a> From<CompletionRequest<'a>> for PromptRequest<'a> {
     }
 }
 
-impl From<TokensRequest> for PromptRequest<'_> {
-    fn from(request: TokensRequest) -> Self {
+impl<'a> From<TokensRequest<'a>> for PromptRequest<'a> {
+    fn from(request: TokensRequest<'a>) -> Self {
         PromptRequest::Tokens(request)
     }
 }
@@ -51,5 +73,17 @@ impl From<TokensRequest> for PromptRequest<'_> {
 impl<'a> From<ChatRequest<'a>> for PromptRequest<'a> {
     fn from(request: ChatRequest<'a>) -> Self {
         PromptRequest::Chat(request)
+    }
+}
+
+impl<'a> From<ResponsesRequest<'a>> for PromptRequest<'a> {
+    fn from(request: ResponsesRequest<'a>) -> Self {
+        PromptRequest::Responses(request)
+    }
+}
+
+impl<'a> From<MessagesRequest<'a>> for PromptRequest<'a> {
+    fn from(request: MessagesRequest<'a>) -> Self {
+        PromptRequest::Messages(request)
     }
 }

@@ -16,6 +16,7 @@ mod survey;
 mod value;
 
 pub use clock::{Clock, FixedClock, SystemClock};
+pub(crate) use python_repr::python_str;
 pub use survey::ContentFormat;
 pub(crate) use value::{from_json, from_map};
 
@@ -36,6 +37,7 @@ const NAME: &str = "chat_template";
 pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     survey: Survey,
+    takes_later_system: bool,
 }
 
 /// Why a template's source cannot be used.
@@ -63,7 +65,8 @@ impl ChatTemplate {
         let mut environment = environment::build(clock).map_err(syntax)?;
         let survey = Survey::of(source, &rewritten, environment.syntax(), detection).map_err(syntax)?;
         environment.add_template_owned(NAME, rewritten.into_owned()).map_err(syntax)?;
-        Ok(ChatTemplate { environment, survey })
+        let takes_later_system = environment::takes_later_system(source);
+        Ok(ChatTemplate { environment, survey, takes_later_system })
     }
 
     pub(crate) fn content_format(&self) -> ContentFormat {
@@ -78,6 +81,13 @@ impl ChatTemplate {
     /// Whether the template mentions the field `content`, which a final message to be continued needs.
     pub(crate) fn mentions_content(&self) -> bool {
         self.survey.mentions_content
+    }
+
+    /// Whether the template takes a system message that is not the first one, as the engine finds out: it renders one,
+    /// with nothing of what its own environment adds to plain Jinja. A template that calls `raise_exception` there fails
+    /// because plain Jinja has no such function; so does one that calls another of its functions anywhere.
+    pub(crate) fn takes_later_system(&self) -> bool {
+        self.takes_later_system
     }
 
     /// Renders `context`, a map with every variable of the template.

@@ -3,6 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+mod anthropic;
+mod overrides;
+mod responses;
+
+pub use anthropic::{AnthropicRules, EmptyMessages, InlineSystem};
+pub use overrides::OverrideError;
+pub use responses::ResponsesRules;
+
 /// A vLLM release, by its first two numbers: nothing that reaches the token ids is known to change in patch releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineVersion {
@@ -60,8 +70,10 @@ impl FromStr for EngineVersion {
 /// What the engine does to a request before its template sees it, where releases differ. The releases named were read
 /// from the sources of 0.13 to 0.32; behaviour before 0.13 is taken to be that of 0.13.
 ///
-/// Derived from an [`EngineVersion`]; the fields are public so that a deployment with a patched engine can be described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Derived from an [`EngineVersion`]; a deployment with a patched engine can be described by
+/// [`overridden`](Self::overridden) rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RenderingRules {
     /// How the engine finds out that a template wants content as parts. Widened in 0.22, narrowed again in 0.30.
     pub content_detection: ContentDetection,
@@ -92,7 +104,7 @@ pub struct RenderingRules {
     /// A message's `task` reaches the template. From 0.20.
     pub passes_task: bool,
     /// Values of `reasoning_effort` that are not refused. More from 0.18 and 0.21.
-    pub reasoning_efforts: &'static [&'static str],
+    pub reasoning_efforts: ReasoningEfforts,
     /// `reasoning_effort` also sets `enable_thinking` where the request does not. From 0.22.
     pub effort_sets_thinking: bool,
     /// A field of the request wins over an entry of `chat_template_kwargs` of the same name. From 0.16; before, the
@@ -102,10 +114,31 @@ pub struct RenderingRules {
     pub strips_billing_header: bool,
     /// `truncate_prompt_tokens: -1` leaves room for `max_tokens` of output. Up to 0.31; from 0.32 for one token.
     pub fit_reserves_output: bool,
+    /// `truncation_side` of completions and chats. From 0.22; before, it is ignored.
+    pub reads_truncation_side: bool,
+    /// `truncation_side` of embeddings. From 0.18; before, it is ignored.
+    pub reads_embedding_truncation_side: bool,
+    /// `kv_transfer_params.prompt_token_ids` of a chat are served in place of its messages. From 0.27.
+    pub reads_prompt_token_ids: bool,
+    pub responses: ResponsesRules,
+    pub anthropic: AnthropicRules,
+}
+
+/// Values of `reasoning_effort` that are not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEfforts {
+    /// `low`, `medium` and `high`. Up to 0.17.
+    LowToHigh,
+    /// Also `none`. 0.18 to 0.20.
+    NoneToHigh,
+    /// Also `minimal`, `xhigh` and `max`. From 0.21.
+    All,
 }
 
 /// What becomes of a past tool call's arguments that are no JSON object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OddArguments {
     /// Lists, numbers and null reach the template; text that is no JSON fails the request. Up to 0.22.
     Kept,
@@ -116,7 +149,8 @@ pub enum OddArguments {
 }
 
 /// How an engine finds out that a template loops over the content of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ContentDetection {
     /// Loops over `message.content`. Up to 0.21.
     Messages,
@@ -142,12 +176,12 @@ impl RenderingRules {
         } else {
             OddArguments::Kept
         };
-        let reasoning_efforts: &[&str] = if version.since(0, 21) {
-            &["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+        let reasoning_efforts = if version.since(0, 21) {
+            ReasoningEfforts::All
         } else if version.since(0, 18) {
-            &["none", "low", "medium", "high"]
+            ReasoningEfforts::NoneToHigh
         } else {
-            &["low", "medium", "high"]
+            ReasoningEfforts::LowToHigh
         };
         RenderingRules {
             content_detection,
@@ -168,7 +202,23 @@ impl RenderingRules {
             fields_win_over_kwargs: version.since(0, 16),
             strips_billing_header: version.since(0, 32),
             fit_reserves_output: !version.since(0, 32),
+            reads_truncation_side: version.since(0, 22),
+            reads_embedding_truncation_side: version.since(0, 18),
+            reads_prompt_token_ids: version.since(0, 27),
+            responses: ResponsesRules::of(version),
+            anthropic: AnthropicRules::of(version),
         }
+    }
+}
+
+impl ReasoningEfforts {
+    pub fn contains(self, effort: &str) -> bool {
+        let allowed: &[&str] = match self {
+            ReasoningEfforts::LowToHigh => &["low", "medium", "high"],
+            ReasoningEfforts::NoneToHigh => &["none", "low", "medium", "high"],
+            ReasoningEfforts::All => &["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+        };
+        allowed.contains(&effort)
     }
 }
 
@@ -206,7 +256,7 @@ mod tests {
     #[test]
     fn switches_turn_at_their_release_and_not_before() {
         type Switch = fn(&RenderingRules) -> bool;
-        let table: [(u16, Switch); 22] = [
+        let table: [(u16, Switch); 51] = [
             (22, |r| r.content_detection != ContentDetection::Messages),
             (30, |r| r.content_detection == ContentDetection::MacroParameters),
             (27, |r| !r.keeps_unknown_tool_keys),
@@ -223,12 +273,41 @@ mod tests {
             (16, |r| !r.reads_reasoning_content),
             (22, |r| r.reads_reasoning_content),
             (20, |r| r.passes_task),
-            (18, |r| r.reasoning_efforts.contains(&"none")),
-            (21, |r| r.reasoning_efforts.contains(&"max")),
+            (18, |r| r.reasoning_efforts.contains("none")),
+            (21, |r| r.reasoning_efforts.contains("max")),
             (22, |r| r.effort_sets_thinking),
             (16, |r| r.fields_win_over_kwargs),
             (32, |r| r.strips_billing_header),
             (32, |r| !r.fit_reserves_output),
+            (22, |r| r.reads_truncation_side),
+            (18, |r| r.reads_embedding_truncation_side),
+            (27, |r| r.reads_prompt_token_ids),
+            (18, |r| r.responses.prefers_reasoning_content),
+            (20, |r| r.responses.drops_empty_tools),
+            (21, |r| r.responses.completes_messages),
+            (22, |r| r.responses.merges_items),
+            (22, |r| r.responses.reads_template_kwargs),
+            (25, |r| r.responses.merges_plain_messages),
+            (25, |r| r.responses.reads_namespaces),
+            (27, |r| r.responses.converts_tools),
+            (27, |r| r.responses.shows_unchosen_tools),
+            (32, |r| r.responses.reads_custom_tools),
+            (17, |r| r.anthropic.reads_thinking),
+            (17, |r| r.anthropic.reads_tool_results),
+            (17, |r| r.anthropic.allows_no_tool),
+            (17, |r| r.anthropic.empty_messages != EmptyMessages::Dropped),
+            (18, |r| r.anthropic.skips_redacted_thinking),
+            (18, |r| r.anthropic.drops_billing_blocks),
+            (19, |r| r.anthropic.applies_default_kwargs),
+            (20, |r| r.anthropic.empty_messages == EmptyMessages::UserDropped),
+            (20, |r| r.anthropic.reads_template_kwargs),
+            (21, |r| r.anthropic.reads_tool_references),
+            (21, |r| r.anthropic.reads_defer_loading),
+            (23, |r| r.anthropic.inline_system != InlineSystem::Refused),
+            (24, |r| r.anthropic.inline_system == InlineSystem::KeptByExplicitTemplate),
+            (24, |r| r.anthropic.reads_strict),
+            (31, |r| r.anthropic.inline_system == InlineSystem::KeptByTemplate),
+            (31, |r| r.anthropic.reads_thinking_config),
         ];
         for (row, (minor, switch)) in table.iter().enumerate() {
             assert!(!switch(&RenderingRules::of(EngineVersion::new(0, minor - 1))), "row {row} before");

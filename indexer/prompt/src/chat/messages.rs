@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::media::View;
 use super::parts::{self, Part};
-use super::type_of;
+use super::{Origin, type_of};
 use crate::error::PromptError;
 use crate::template::ContentFormat;
 use crate::version::{OddArguments, RenderingRules};
@@ -11,6 +12,7 @@ use crate::version::{OddArguments, RenderingRules};
 /// What decides the form of messages, besides themselves.
 pub(super) struct Form<'a> {
     pub rules: &'a RenderingRules,
+    pub origin: Origin,
     pub content: ContentFormat,
     pub template_knows_developer: bool,
 }
@@ -25,7 +27,7 @@ struct Message {
 
 impl Form<'_> {
     /// The value of `messages`, checked and rebuilt.
-    pub(super) fn read(&self, messages: Json) -> Result<Vec<Map<String, Json>>, PromptError> {
+    pub(super) fn read(&self, messages: Json, view: View) -> Result<Vec<Map<String, Json>>, PromptError> {
         let Json::Array(list) = messages else {
             return Err(PromptError::refused(format!("messages is {}, expected a list", type_of(&messages))));
         };
@@ -33,12 +35,12 @@ impl Form<'_> {
             return Err(PromptError::refused("messages is an empty list"));
         }
         let messages =
-            list.into_iter().map(|message| self.message(message)).collect::<Result<Vec<_>, _>>()?;
+            list.into_iter().map(|message| self.message(message, view)).collect::<Result<Vec<_>, _>>()?;
         let messages = self.convert_developer(messages);
         Ok(messages.into_iter().map(|message| message.fields).collect())
     }
 
-    fn message(&self, message: Json) -> Result<Message, PromptError> {
+    fn message(&self, message: Json, view: View) -> Result<Message, PromptError> {
         let Json::Object(mut given) = message else {
             return Err(PromptError::refused(format!("a message is {}", type_of(&message))));
         };
@@ -49,7 +51,7 @@ impl Form<'_> {
         let mut fields = Map::new();
         fields.insert("role".into(), role.as_str().into());
         let content =
-            if role == "tool" { self.tool_content(parts) } else { parts::write(self.content, parts) };
+            if role == "tool" { self.tool_content(parts, view) } else { parts::write(self.content, parts, view) };
         fields.insert("content".into(), content);
         match role.as_str() {
             "assistant" => self.assistant_fields(&mut given, &mut fields)?,
@@ -71,13 +73,13 @@ impl Form<'_> {
     }
 
     /// Newer engines make one text of a tool's answer, whatever the template wants, unless it refers to tools.
-    fn tool_content(&self, parts: Vec<Part>) -> Json {
+    fn tool_content(&self, parts: Vec<Part>, view: View) -> Json {
         let flatten = self.rules.flattens_tool_content && parts.iter().all(Part::is_text);
         if flatten && self.content == ContentFormat::Parts {
             let texts: Vec<&str> = parts.iter().map(Part::as_text).collect();
             return texts.join("\n").into();
         }
-        parts::write(self.content, parts)
+        parts::write(self.content, parts, view)
     }
 
     fn assistant_fields(
@@ -112,9 +114,28 @@ impl Form<'_> {
         Ok(())
     }
 
+    fn tool_call(&self, call: Json) -> Result<Json, PromptError> {
+        match self.origin {
+            Origin::ChatModel => self.checked_tool_call(call),
+            Origin::Conversion => self.converted_tool_call(call),
+        }
+    }
+
+    /// A past tool call that the engine made itself: its arguments parsed, else as it is.
+    fn converted_tool_call(&self, call: Json) -> Result<Json, PromptError> {
+        let mut call = call;
+        match call.get_mut("function").and_then(|function| function.get_mut("arguments")) {
+            Some(arguments) if arguments.is_string() => {
+                *arguments = self.arguments(arguments.as_str().unwrap_or_default())?;
+                Ok(call)
+            }
+            _ => Err(PromptError::refused("a tool call has no function with arguments as text")),
+        }
+    }
+
     /// A past tool call: keys in the order of the engine's model (`id`, `function` with `arguments` first, `type`),
     /// then unknown ones; the arguments parsed.
-    fn tool_call(&self, call: Json) -> Result<Json, PromptError> {
+    fn checked_tool_call(&self, call: Json) -> Result<Json, PromptError> {
         let Json::Object(mut given) = call else {
             return Err(PromptError::refused(format!("a tool call is {}", type_of(&call))));
         };

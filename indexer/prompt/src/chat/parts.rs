@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::media::{self, Medium, View};
 use super::messages::Form;
 use super::type_of;
 use crate::error::PromptError;
@@ -14,21 +15,6 @@ const TEXT_TYPES: [(&str, &str); 5] = [
     ("output_text", "text"),
     ("refusal", "refusal"),
     ("thinking", "thinking"),
-];
-
-/// Part types that the engine replaces by placeholder tokens, and keys that mark a part as such whatever its type.
-const MEDIA_TYPES: [&str; 11] = [
-    "image_url",
-    "input_image",
-    "image_pil",
-    "image_embeds",
-    "audio_url",
-    "input_audio",
-    "audio_embeds",
-    "video_url",
-    "video_embeds",
-    "prompt_embeds",
-    "file",
 ];
 
 /// Keys that some part type of the engine's request model defines; they never reach the template.
@@ -69,6 +55,7 @@ pub(super) enum Part {
     ToolReference {
         name: String,
     },
+    Medium(Medium),
 }
 
 /// The parts of a message's content. A text is one part, no content none.
@@ -77,7 +64,7 @@ pub(super) fn read(form: &Form<'_>, role: &str, content: Option<Json>) -> Result
         None => Vec::new(),
         // The engine's model of every other role wants a content, if there is one.
         Some(Json::Null) if role == "assistant" => Vec::new(),
-        Some(Json::String(text)) => vec![Part::text(text).into_json()],
+        Some(Json::String(text)) => vec![text_part(text)],
         Some(Json::Array(list)) => list,
         Some(other) => {
             return Err(PromptError::refused(format!(
@@ -109,13 +96,15 @@ fn strip_billing_header(part: &mut Json) -> bool {
 }
 
 /// The content as the template sees it.
-pub(super) fn write(format: ContentFormat, parts: Vec<Part>) -> Json {
+pub(super) fn write(format: ContentFormat, parts: Vec<Part>, view: View) -> Json {
     match format {
-        ContentFormat::Parts => parts.into_iter().map(Part::into_json).collect(),
+        ContentFormat::Parts => parts.into_iter().map(|part| part.into_json(view)).collect(),
         ContentFormat::Text => {
+            let has_media = parts.iter().any(|part| matches!(part, Part::Medium(_)));
+            let mark = has_media.then(|| media::mark(view));
             // The engine drops empty texts before it joins.
-            let texts: Vec<&str> = parts.iter().map(Part::as_text).filter(|text| !text.is_empty()).collect();
-            texts.join("\n").into()
+            let texts = parts.iter().map(Part::as_text).filter(|text| !text.is_empty());
+            mark.into_iter().chain(texts).collect::<Vec<_>>().join("\n").into()
         }
     }
 }
@@ -130,16 +119,14 @@ fn read_part(form: &Form<'_>, part: Json) -> Result<Option<Part>, PromptError> {
             return Err(PromptError::refused(format!("a content part is {}", type_of(&other))));
         }
     };
-    if let Some(key) = MEDIA_TYPES.iter().find(|key| part.contains_key(**key)) {
-        return Err(PromptError::Media { kind: (*key).into() });
+    if let Some(mut medium) = Medium::read(&part) {
+        medium.unknown = unknown_keys(form, part);
+        return Ok(Some(Part::Medium(medium)));
     }
     let kind = match part.get("type") {
         Some(Json::String(kind)) => kind.clone(),
         _ => return Err(PromptError::refused("a content part has no type")),
     };
-    if MEDIA_TYPES.contains(&kind.as_str()) || part.get("uuid").is_some_and(|uuid| !uuid.is_null()) {
-        return Err(PromptError::Media { kind });
-    }
     if kind == "tool_reference" && form.rules.knows_tool_reference {
         return match part.shift_remove("name") {
             Some(Json::String(name)) => Ok(Some(Part::ToolReference { name })),
@@ -150,17 +137,24 @@ fn read_part(form: &Form<'_>, part: Json) -> Result<Option<Part>, PromptError> {
         return Err(PromptError::refused("a content part has a type that the engine does not know"));
     };
     match part.shift_remove(*key) {
-        Some(Json::String(text)) => {
-            if form.rules.keeps_unknown_part_keys {
-                part.retain(|key, _| !KNOWN_KEYS.contains(&key.as_str()));
-            } else {
-                part.clear();
-            }
-            Ok(Some(Part::Text { text, unknown: part }))
-        }
+        Some(Json::String(text)) => Ok(Some(Part::Text { text, unknown: unknown_keys(form, part) })),
         None | Some(Json::Null) if kind == "text" || kind == "refusal" => Ok(None),
         _ => Err(PromptError::refused(format!("a content part's \"{key}\" is no text"))),
     }
+}
+
+fn text_part(text: String) -> Json {
+    Map::from_iter([("type".into(), "text".into()), ("text".into(), text.into())]).into()
+}
+
+/// The keys of a part that no part type defines, where the engine passes them on.
+fn unknown_keys(form: &Form<'_>, mut part: Map<String, Json>) -> Map<String, Json> {
+    if form.rules.keeps_unknown_part_keys {
+        part.retain(|key, _| !KNOWN_KEYS.contains(&key.as_str()));
+    } else {
+        part.clear();
+    }
+    part
 }
 
 // === impl Part ===
@@ -171,24 +165,27 @@ impl Part {
     }
 
     pub(super) fn is_text(&self) -> bool {
-        !matches!(self, Part::ToolReference { .. })
+        matches!(self, Part::Text { .. } | Part::Bare(_))
     }
 
     pub(super) fn as_text(&self) -> &str {
         match self {
             Part::Text { text, .. } | Part::Bare(text) => text,
             Part::ToolReference { name } => name,
+            Part::Medium(_) => "",
         }
     }
 
-    fn into_json(self) -> Json {
+    fn into_json(self, view: View) -> Json {
         match self {
+            Part::Medium(medium) => medium.into_part(view),
             Part::Bare(text) => text.into(),
             Part::Text { text, unknown } => {
-                let mut fields =
-                    Map::from_iter([("type".into(), "text".into()), ("text".into(), text.into())]);
-                fields.extend(unknown);
-                Json::Object(fields)
+                let mut part = text_part(text);
+                if let Json::Object(fields) = &mut part {
+                    fields.extend(unknown);
+                }
+                part
             }
             Part::ToolReference { name } => {
                 Map::from_iter([("type".into(), "tool_reference".into()), ("name".into(), name.into())])

@@ -3,37 +3,25 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{Settings, parse_json, type_of};
+use super::type_of;
 use crate::error::PromptError;
 use crate::version::RenderingRules;
 
-/// The tools that the template sees; `None` where the request has none or the deployment hides them.
-pub(super) fn read(
-    settings: &Settings,
-    tools: Option<&[u8]>,
-    tool_choice: Option<&[u8]>,
-) -> Result<Option<Vec<Json>>, PromptError> {
-    let Some(bytes) = tools else { return Ok(None) };
-    let list = match parse_json("tools", bytes)? {
-        Json::Array(list) => list,
-        Json::Null => return Ok(None),
-        other => return Err(PromptError::refused(format!("tools is {}, expected a list", type_of(&other)))),
+/// The value of `tools` as the template sees it.
+pub(super) fn read(rules: &RenderingRules, tools: Option<Json>) -> Result<Option<Vec<Json>>, PromptError> {
+    let list = match tools {
+        Some(Json::Array(list)) => list,
+        None | Some(Json::Null) => return Ok(None),
+        Some(other) => return Err(PromptError::refused(format!("tools is {}, expected a list", type_of(&other)))),
     };
-    if list.is_empty() && settings.rules.refuses_empty_tools {
+    if list.is_empty() && rules.refuses_empty_tools {
         return Err(PromptError::refused("tools is an empty list"));
     }
-    let dumped = list.into_iter().map(|tool| dump_tool(&settings.rules, tool)).collect::<Result<_, _>>()?;
-    let chosen_none = match tool_choice {
-        Some(choice) => parse_json("tool_choice", choice)? == "none",
-        None => false,
-    };
-    if chosen_none && settings.exclude_tools_when_none {
-        return Ok(None);
-    }
-    Ok(Some(dumped))
+    list.into_iter().map(|tool| dump_tool(rules, tool)).collect::<Result<_, _>>().map(Some)
 }
 
-fn dump_tool(rules: &RenderingRules, tool: Json) -> Result<Json, PromptError> {
+/// A tool after the engine's model of chat requests.
+pub(crate) fn dump_tool(rules: &RenderingRules, tool: Json) -> Result<Json, PromptError> {
     let mut given = into_object(tool, "a tool")?;
     match given.shift_remove("type") {
         None => {}

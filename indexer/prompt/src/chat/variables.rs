@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{ChatRequest, Settings, parse_json, type_of};
+use super::{Settings, type_of};
 use crate::error::PromptError;
 
 /// Entries of `chat_template_kwargs` that the engine's renderer takes as parameters of its own.
@@ -11,15 +11,29 @@ const NOT_VARIABLES: [&str; 5] = ["conversation", "messages", "tools", "tokenize
 /// Parameters that the request has fields for, with values of the renderer's own.
 const GENERATION_FLAGS: [&str; 2] = ["add_generation_prompt", "continue_final_message"];
 
+/// What a request says of variables.
+pub(crate) struct Given<'a> {
+    /// The value of `chat_template_kwargs`.
+    pub template_kwargs: Option<Json>,
+    pub documents: Option<Json>,
+    /// One that the engine does not refuse.
+    pub reasoning_effort: Option<&'a str>,
+    pub add_generation_prompt: bool,
+    pub continue_final_message: bool,
+}
+
 /// Defaults of the deployment, then the request's `chat_template_kwargs`, then its own fields (or the other way round,
-/// by release). `documents` is always there.
-pub(super) fn collect(
+/// by release). `documents` is always there. `applies_defaults`: some endpoints of some releases leave the first out.
+pub(crate) fn collect(
     settings: &Settings,
-    request: &ChatRequest<'_>,
+    given: Given<'_>,
+    applies_defaults: bool,
 ) -> Result<Map<String, Json>, PromptError> {
-    let kwargs = read_kwargs(request)?;
-    let fields = read_fields(settings, request, &kwargs)?;
-    let mut variables = settings.default_template_kwargs.clone();
+    let flags = [given.add_generation_prompt, given.continue_final_message];
+    let kwargs = read_kwargs(given.template_kwargs, flags)?;
+    let fields = read_fields(settings, given.documents, given.reasoning_effort, &kwargs);
+    let mut variables =
+        if applies_defaults { settings.default_template_kwargs.clone() } else { Map::new() };
     let (first, last) =
         if settings.rules.fields_win_over_kwargs { (kwargs, fields) } else { (fields, kwargs) };
     variables.extend(first);
@@ -28,13 +42,12 @@ pub(super) fn collect(
     Ok(variables)
 }
 
-fn read_kwargs(request: &ChatRequest<'_>) -> Result<Map<String, Json>, PromptError> {
+fn read_kwargs(kwargs: Option<Json>, flags: [bool; 2]) -> Result<Map<String, Json>, PromptError> {
     const FIELD: &str = "chat_template_kwargs";
-    let Some(bytes) = request.template_kwargs else { return Ok(Map::new()) };
-    let kwargs = match parse_json(FIELD, bytes)? {
-        Json::Object(kwargs) => kwargs,
-        Json::Null => Map::new(),
-        other => {
+    let kwargs = match kwargs {
+        Some(Json::Object(kwargs)) => kwargs,
+        None | Some(Json::Null) => Map::new(),
+        Some(other) => {
             return Err(PromptError::refused(format!("{FIELD} is {}, expected an object", type_of(&other))));
         }
     };
@@ -42,10 +55,8 @@ fn read_kwargs(request: &ChatRequest<'_>) -> Result<Map<String, Json>, PromptErr
         return Err(PromptError::unsupported(FIELD, format!("sets \"{name}\", which is no variable")));
     }
     // Whether the field or the entry wins has changed between releases; both saying the same is clear.
-    let values =
-        [request.add_generation_prompt.unwrap_or(true), request.continue_final_message.unwrap_or(false)];
-    for (name, value) in GENERATION_FLAGS.iter().zip(values) {
-        if kwargs.get(*name).is_some_and(|entry| *entry != Json::Bool(value)) {
+    for (name, flag) in GENERATION_FLAGS.iter().zip(flags) {
+        if kwargs.get(*name).is_some_and(|entry| *entry != Json::Bool(flag)) {
             return Err(PromptError::unsupported(
                 FIELD,
                 format!("sets \"{name}\" against the field of that name"),
@@ -58,26 +69,21 @@ fn read_kwargs(request: &ChatRequest<'_>) -> Result<Map<String, Json>, PromptErr
 /// The variables that the request's own fields make.
 fn read_fields(
     settings: &Settings,
-    request: &ChatRequest<'_>,
+    documents: Option<Json>,
+    reasoning_effort: Option<&str>,
     kwargs: &Map<String, Json>,
-) -> Result<Map<String, Json>, PromptError> {
+) -> Map<String, Json> {
     let mut fields = Map::new();
-    if let Some(bytes) = request.documents {
-        let documents = parse_json("documents", bytes)?;
-        if !documents.is_null() {
-            fields.insert("documents".into(), documents);
-        }
+    if let Some(documents) = documents.filter(|documents| !documents.is_null()) {
+        fields.insert("documents".into(), documents);
     }
-    if let Some(effort) = request.reasoning_effort {
-        if !settings.rules.reasoning_efforts.contains(&effort) {
-            return Err(PromptError::refused("reasoning_effort is none of the known efforts"));
-        }
+    if let Some(effort) = reasoning_effort {
         fields.insert("reasoning_effort".into(), effort.into());
         if settings.rules.effort_sets_thinking && !kwargs.contains_key("enable_thinking") {
             fields.insert("enable_thinking".into(), (effort != "none").into());
         }
     }
-    Ok(fields)
+    fields
 }
 
 /// The engine takes a list of objects with texts, or nothing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, context};
 
 use super::clock::Clock;
 use super::{python_json, python_repr};
@@ -41,6 +41,22 @@ pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |layout: &str| strftime(&*clock, layout));
     Ok(environment)
+}
+
+/// Renders a system message after a user's in plain Jinja, without the functions and tags that the engine adds.
+pub(super) fn takes_later_system(source: &str) -> bool {
+    let render = || {
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.set_fuel(Some(RENDER_FUEL));
+        environment.set_recursion_limit(RENDER_DEPTH);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_test("sequence", is_sequence);
+        let message = |role| context! { role, content => "t" };
+        let messages = ["system", "user", "system", "user"].map(message);
+        environment.render_str(source, context! { messages, add_generation_prompt => false })
+    };
+    render().is_ok()
 }
 
 /// In Jinja everything with a length and items is a sequence: texts and maps too.

@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, escape_formatter};
+use serde_json::Value as Json;
 
 use super::python_number::{IN_TEXT, write_float};
+use super::value::from_json;
 use crate::limits::JSON_DEPTH;
 
 /// The environment's formatter. Only floats, lists and maps print differently from the engine library's own way.
@@ -17,6 +19,19 @@ pub(super) fn format(out: &mut Output, state: &mut State, value: &Value) -> Resu
             out.write_str(&text).map_err(Error::from)
         }
         _ => escape_formatter(out, state, value),
+    }
+}
+
+/// `str(value)` of what Python's JSON reader makes of `json`.
+pub(crate) fn python_str(json: &Json) -> String {
+    if let Json::String(text) = json {
+        return text.clone();
+    }
+    let mut text = String::new();
+    match write_repr(&mut text, &from_json(json), 0) {
+        Ok(()) => text,
+        // Only nesting beyond what a JSON reader takes.
+        Err(_) => String::new(),
     }
 }
 

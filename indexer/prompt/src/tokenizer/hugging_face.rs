@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tokenizers::Tokenizer;
+use tokenizers::{AddedToken, Tokenizer};
 
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::LoadError;
@@ -36,6 +36,11 @@ impl HuggingFace {
     /// The id of `token`, an added token or an entry of the vocabulary.
     pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
         self.tokenizer.token_to_id(token)
+    }
+
+    /// The added tokens with the rules by which they are found in a text.
+    pub(crate) fn added_token_rules(&self) -> impl Iterator<Item = AddedToken> {
+        self.tokenizer.get_added_tokens_decoder().into_values()
     }
 
     /// The texts of the added tokens, special ones and others, in the order of their ids.
