@@ -5,6 +5,8 @@
 
 #[path = "support/captures.rs"]
 mod captures;
+#[path = "support/conversions.rs"]
+mod conversions;
 #[path = "support/golden.rs"]
 mod golden;
 #[path = "support/qwen3.rs"]
@@ -101,4 +103,17 @@ fn requests_become_the_text_that_engines_make_of_them() {
     check_requests("0.26", (1420, 380, 56));
     check_requests("0.28", (1420, 380, 56));
     check_requests("0.32", (1428, 372, 56));
+}
+
+/// `want` counts texts, refusals, requests that depend on what is not known here, and requests that only we render.
+fn check_conversions(version: &str, want: (usize, usize, usize, usize)) {
+    let report = conversions::compare(version, &fixture(&format!("conversions/vllm-{version}.jsonl.gz")));
+    assert_eq!(report.faults, [""; 0], "release {version}");
+    let counts = (report.texts, report.refusals, report.unsupported, report.lenient.len());
+    assert_eq!(counts, want, "release {version}: {:#?}", report.lenient);
+}
+
+#[test]
+fn responses_and_messages_become_the_text_that_engines_make_of_them() {
+    check_conversions("0.32", (0, 0, 0, 0));
 }

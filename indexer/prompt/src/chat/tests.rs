@@ -10,6 +10,8 @@ use super::*;
 use crate::template::SystemClock;
 use crate::version::{ContentDetection, EngineVersion};
 
+mod media;
+
 const TEMPLATE: &str = "{{ messages | tojson }}{{ tools | tojson }}{{ flag | default('-') }}";
 
 fn settings() -> Settings {
@@ -27,7 +29,7 @@ fn settings() -> Settings {
 fn render_with(settings: &Settings, request: &ChatRequest<'_>) -> Result<String, PromptError> {
     let clock = Arc::clone(&settings.clock);
     let template = ChatTemplate::compile(TEMPLATE, ContentDetection::Messages, clock).unwrap();
-    render(settings, |_| Some(&template), request)
+    render(settings, |_| Some(&template), read(settings, request)?).map(|rendered| rendered.text)
 }
 
 fn chat(messages: &[u8]) -> ChatRequest<'_> {
@@ -36,24 +38,6 @@ fn chat(messages: &[u8]) -> ChatRequest<'_> {
 
 const HI: &[u8] = br#"[{"role": "user", "content": "hi"}]"#;
 const HI_RENDERED: &str = r#"[{"role": "user", "content": "hi"}]"#;
-
-#[test]
-fn media_parts_end_in_their_own_reason() {
-    for part in [
-        json!({"type": "image_url", "image_url": {"url": "warmpath-media:00"}}),
-        json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}),
-        json!({"image_url": "x"}),
-        json!({"type": "text", "text": "a", "uuid": "u"}),
-        json!({"type": "prompt_embeds", "data": "x"}),
-    ] {
-        let messages =
-            json!([{"role": "user", "content": [{"type": "text", "text": "look"}, part]}]).to_string();
-        let error = render_with(&settings(), &chat(messages.as_bytes())).unwrap_err();
-        assert_eq!(error.reason(), "media", "{part}: {error}");
-    }
-    let flagged = ChatRequest { has_media: true, ..chat(HI) };
-    assert_eq!(render_with(&settings(), &flagged).unwrap_err().reason(), "media");
-}
 
 #[test]
 fn fields_that_depend_on_unknown_settings_end_in_unsupported_field() {
@@ -147,9 +131,11 @@ fn template_with_tools_is_asked_for_where_there_are_tools() {
     let (plain, with_tools) = (compile("plain"), compile("tools"));
     let choose = |has_tools| Some(if has_tools { &with_tools } else { &plain });
     let request = ChatRequest { tools: Some(br#"[{"function": {"name": "f"}}]"#), ..chat(HI) };
-    assert_eq!(render(&settings, choose, &request), Ok("tools".into()));
-    assert_eq!(render(&settings, choose, &chat(HI)), Ok("plain".into()));
-    assert_eq!(render(&settings, |_| None, &chat(HI)).unwrap_err().reason(), "not_renderable");
+    let text = |request| render(&settings, choose, read(&settings, request).unwrap()).map(|chat| chat.text);
+    assert_eq!(text(&request), Ok("tools".into()));
+    assert_eq!(text(&chat(HI)), Ok("plain".into()));
+    let error = render(&settings, |_| None, read(&settings, &chat(HI)).unwrap()).unwrap_err();
+    assert_eq!(error.reason(), "not_renderable");
 }
 
 /// Messages and tools that are nearly right: known keys with values of any type, in any order.

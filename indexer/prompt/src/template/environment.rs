@@ -51,6 +51,7 @@ pub(super) fn takes_later_system(source: &str) -> bool {
         environment.set_fuel(Some(RENDER_FUEL));
         environment.set_recursion_limit(RENDER_DEPTH);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_filter("tojson", python_json::tojson);
         environment.add_test("sequence", is_sequence);
         let message = |role| context! { role, content => "t" };
         let messages = ["system", "user", "system", "user"].map(message);

@@ -10,8 +10,8 @@
 
 use serde_json::Value as Json;
 use warmpath_prompt::{
-    ChatRequest, CompletionRequest, ModelPrompt, PromptError, PromptTokens, TokensRequest, Truncate,
-    first_difference,
+    ChatRequest, CompletionRequest, MessagesRequest, ModelPrompt, PromptError, PromptTokens, ResponsesRequest, Task,
+    TokensRequest, Truncate, first_difference,
 };
 
 /// What became of the recorded requests.
@@ -60,9 +60,10 @@ pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
 fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<PromptTokens, PromptError>> {
     let truncate = truncate(body);
     let add_special_tokens = body["add_special_tokens"].as_bool();
-    let text = |text: &str| model.tokens(CompletionRequest { text, add_special_tokens, truncate });
+    let task = Task::Generate;
+    let text = |text: &str| model.tokens(CompletionRequest { text, add_special_tokens, truncate, task });
     let ids = |ids: &Json| {
-        model.tokens(TokensRequest { ids: serde_json::from_value(ids.clone()).unwrap(), truncate })
+        model.tokens(TokensRequest { ids: serde_json::from_value(ids.clone()).unwrap(), truncate, task })
     };
     match &body["prompt"] {
         Json::String(prompt) => vec![text(prompt)],
@@ -82,8 +83,12 @@ fn chat(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptError> {
     model.tokens(chat_fields(body).request())
 }
 
-fn truncate(body: &Json) -> Truncate {
-    Truncate { tokens: body["truncate_prompt_tokens"].as_i64() }
+fn truncate(body: &Json) -> Truncate<'_> {
+    Truncate {
+        tokens: body["truncate_prompt_tokens"].as_i64(),
+        side: body["truncation_side"].as_str(),
+        max_output_tokens: None,
+    }
 }
 
 /// The fields of a chat body, as the filter would send them.
@@ -125,6 +130,8 @@ impl ChatFields<'_> {
             add_special_tokens: self.body["add_special_tokens"].as_bool(),
             truncate: truncate(self.body),
             has_media: false,
+            prompt_token_ids: None,
+            task: Task::Generate,
         }
     }
 }
