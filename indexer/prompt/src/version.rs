@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn switches_turn_at_their_release_and_not_before() {
         type Switch = fn(&RenderingRules) -> bool;
-        let table: [(u16, Switch); 51] = [
+        let table: [(u16, Switch); 52] = [
             (22, |r| r.content_detection != ContentDetection::Messages),
             (30, |r| r.content_detection == ContentDetection::MacroParameters),
             (27, |r| !r.keeps_unknown_tool_keys),
@@ -284,6 +284,7 @@ mod tests {
             (27, |r| r.reads_prompt_token_ids),
             (18, |r| r.responses.prefers_reasoning_content),
             (20, |r| r.responses.drops_empty_tools),
+            (20, |r| r.responses.checks_tool_choice),
             (21, |r| r.responses.completes_messages),
             (22, |r| r.responses.merges_items),
             (22, |r| r.responses.reads_template_kwargs),

@@ -44,7 +44,7 @@ pub(super) fn read(
             return Err(PromptError::refused(format!("tools is {}, expected a list", type_of(&other))));
         }
     };
-    check_choice(&list, choice.as_ref())?;
+    check_choice(rules.checks_tool_choice, &list, choice.as_ref())?;
     let none_chosen = choice.as_ref().is_some_and(|choice| choice == "none");
     if list.is_empty() {
         // Without tools the choice is set to none, whatever it was, but only where it was set at all.
@@ -67,18 +67,19 @@ pub(super) fn read(
     Ok(settings.shown_tools(Some(functions), choice.as_ref()))
 }
 
-fn check_choice(tools: &[Json], choice: Option<&Json>) -> Result<(), PromptError> {
+fn check_choice(needs_tools: bool, tools: &[Json], choice: Option<&Json>) -> Result<(), PromptError> {
     let Some(choice) = choice else { return Ok(()) };
     let is_known = match choice {
         Json::String(choice) => match choice.as_str() {
             "auto" | "none" => true,
-            "required" => !tools.is_empty(),
+            "required" => !(needs_tools && tools.is_empty()),
             _ => false,
         },
         Json::Object(choice) => {
             let is_function = choice.get("type").is_some_and(|kind| kind == "function" || kind == "custom");
             let wanted = choice.get("name").and_then(Json::as_str);
-            !is_function || wanted.is_some_and(|wanted| tools.iter().any(|tool| offers(tool, wanted)))
+            !(is_function && needs_tools)
+                || wanted.is_some_and(|wanted| tools.iter().any(|tool| offers(tool, wanted)))
         }
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::Array(_) => false,
     };

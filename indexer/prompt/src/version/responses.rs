@@ -13,6 +13,8 @@ pub struct ResponsesRules {
     pub prefers_reasoning_content: bool,
     /// No tools are no tools. From 0.20; before, the template gets an empty list.
     pub drops_empty_tools: bool,
+    /// A `tool_choice` that asks for tools that are not there is refused. From 0.20.
+    pub checks_tool_choice: bool,
     /// Missing `id`, `status` and `annotations` of an assistant's message with parts are filled in, and its first part
     /// is its text. From 0.21; before, all of them must be there.
     pub completes_messages: bool,
@@ -39,6 +41,7 @@ impl ResponsesRules {
         ResponsesRules {
             prefers_reasoning_content: version.since(0, 18),
             drops_empty_tools: version.since(0, 20),
+            checks_tool_choice: version.since(0, 20),
             completes_messages: version.since(0, 21),
             merges_items: version.since(0, 22),
             reads_template_kwargs: version.since(0, 22),
