@@ -115,8 +115,8 @@ fn compare_captures(model: &Path, file: &Path, version: &str, date: Option<&str>
     let report = captures::compare(&model, &lines);
     let _ = writeln!(
         out,
-        "{version}: {}/{} prompts equal, {} requests, refused by the engine: {:?}",
-        report.equal, report.prompts, report.requests, report.refused
+        "{version}: {}/{} prompts equal, {}/{} equal in tokens and blocks, {} requests, refused by the engine: {:?}",
+        report.equal, report.prompts, report.stored_equal, report.stored, report.requests, report.refused
     );
     for (id, fault) in &report.faults {
         let _ = writeln!(out, "    {id}: {fault}");

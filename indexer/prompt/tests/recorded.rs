@@ -46,39 +46,44 @@ fn fastest_encoder_is_chosen() {
 }
 
 /// Requests recorded from the release `recorded`, predicted with the rules of `assumed`. Returns those that differ.
-fn differing(recorded: &str, assumed: &str) -> Vec<String> {
+/// `stored`: prompts of which only blocks and number are known. `refused`: requests that the engine refused.
+fn differing(recorded: &str, assumed: &str, stored: usize, refused: &[&str]) -> Vec<String> {
     let mut files = ModelFiles::in_dir(&*QWEN3);
     files.engine_version = assumed.parse().unwrap();
     files.trust_request_template = true;
     let model = ModelPrompt::load(&files).unwrap();
     let report = captures::compare(&model, &fixture(&format!("captures/vllm-{recorded}-qwen3.jsonl.gz")));
-    assert_eq!(report.refused, [""; 0]);
-    assert_eq!((report.requests, report.prompts), (54, 56));
-    assert_eq!(report.equal + report.faults.len(), report.prompts);
+    assert_eq!(report.refused, refused);
+    assert_eq!(report.requests, 58);
+    // One request has three prompts.
+    assert_eq!(report.prompts + report.stored + refused.len(), 60);
+    assert_eq!(report.stored, stored);
+    assert_eq!(report.equal + report.stored_equal + report.faults.len() + refused.len(), 60);
     report.faults.into_iter().map(|(id, _)| id).collect()
 }
 
-// No exceptions: every completion and chat that was recorded is reproduced. The requests to other endpoints in the same
-// files (responses, messages) are not rendered by this crate.
+// No exceptions: every prompt that was recorded is reproduced. Of responses and messages older releases told their number
+// of tokens and their cache blocks only.
 
 #[test]
 fn ids_of_engine_0_16_are_equal() {
-    assert_eq!(differing("0.16.0", "0.16.0"), [""; 0]);
+    assert_eq!(differing("0.16.0", "0.16.0", 3, &["messages-tools"]), [""; 0]);
 }
 
 #[test]
 fn ids_of_engine_0_23_are_equal() {
-    assert_eq!(differing("0.23.0", "0.23.0"), [""; 0]);
+    assert_eq!(differing("0.23.0", "0.23.0", 4, &[]), [""; 0]);
 }
 
 #[test]
 fn ids_of_engine_0_32_are_equal() {
-    assert_eq!(differing("0.32.0", "0.32.0"), [""; 0]);
+    assert_eq!(differing("0.32.0", "0.32.0", 0, &[]), [""; 0]);
 }
 
 #[test]
 fn rules_of_another_release_give_other_ids() {
-    assert_eq!(differing("0.16.0", "0.32.0"), ["chat-tools-extra-fields", "chat-developer"]);
+    let differing = differing("0.16.0", "0.32.0", 3, &["messages-tools"]);
+    assert_eq!(differing, ["chat-tools-extra-fields", "chat-developer"]);
 }
 
 /// One check per release, so that a failure names it. `want` counts texts, refusals, and requests that only we render.
@@ -115,5 +120,12 @@ fn check_conversions(version: &str, want: (usize, usize, usize, usize)) {
 
 #[test]
 fn responses_and_messages_become_the_text_that_engines_make_of_them() {
-    check_conversions("0.16", (0, 0, 0, 0));
+    check_conversions("0.16", (996, 763, 171, 40));
+    check_conversions("0.18", (1151, 608, 171, 40));
+    check_conversions("0.20", (1116, 648, 166, 40));
+    check_conversions("0.22", (1181, 595, 170, 24));
+    check_conversions("0.23", (1346, 429, 171, 24));
+    check_conversions("0.25", (1355, 429, 171, 15));
+    check_conversions("0.28", (1526, 429, 0, 15));
+    check_conversions("0.32", (1536, 419, 0, 15));
 }

@@ -17,11 +17,13 @@ use warmpath_prompt::{
 /// What became of the recorded requests.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Requests to completions and chat completions.
     pub(crate) requests: usize,
     /// Prompts whose ids were recorded.
     pub(crate) prompts: usize,
     pub(crate) equal: usize,
+    /// Prompts of which their number of tokens and their stored blocks were recorded, and equal ones among them.
+    pub(crate) stored: usize,
+    pub(crate) stored_equal: usize,
     /// Requests that the server refused, so that there are no ids.
     pub(crate) refused: Vec<String>,
     /// `(request, what is wrong)`.
@@ -37,11 +39,23 @@ pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
         let ours = match record["path"].as_str().unwrap() {
             "/v1/completions" => completion(model, body),
             "/v1/chat/completions" => vec![chat(model, body)],
+            "/v1/responses" => vec![responses(model, body)],
+            "/v1/messages" => vec![messages(model, body)],
             _ => continue,
         };
         report.requests += 1;
-        let Some(theirs) = record["prompt_token_ids"].as_array() else {
+        if record["status"] != 200 {
             report.refused.push(id);
+            continue;
+        }
+        // Of responses and messages, nothing but the rendering endpoint tells the ids, in releases that have it.
+        let served = record["prompt_token_ids"].as_array().or_else(|| record["render_token_ids"].as_array());
+        let Some(theirs) = served else {
+            report.stored += 1;
+            match equal_blocks(ours.into_iter().next().unwrap(), &record) {
+                Ok(()) => report.stored_equal += 1,
+                Err(fault) => report.faults.push((id.clone(), fault)),
+            }
             continue;
         };
         // One list per choice: `n` choices of each prompt, prompt by prompt.
@@ -81,6 +95,16 @@ fn completion(model: &ModelPrompt, body: &Json) -> Vec<Result<PromptTokens, Prom
 
 fn chat(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptError> {
     model.tokens(chat_fields(body).request())
+}
+
+fn responses(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptError> {
+    let members = body.to_string();
+    model.tokens(ResponsesRequest { members: members.as_bytes(), ..ResponsesRequest::default() })
+}
+
+fn messages(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptError> {
+    let members = body.to_string();
+    model.tokens(MessagesRequest { members: members.as_bytes(), ..MessagesRequest::default() })
 }
 
 fn truncate(body: &Json) -> Truncate<'_> {
@@ -135,6 +159,26 @@ impl ChatFields<'_> {
         }
     }
 }
+
+/// Whether the prompt has as many tokens as the engine counted, and all its whole blocks are among those stored.
+fn equal_blocks(ours: Result<PromptTokens, PromptError>, record: &Json) -> Result<(), String> {
+    let ours = ours.map_err(|error| format!("{}: {error}", error.reason()))?.ids.into_vec();
+    let count = record["metrics_delta"]["vllm:prompt_tokens"].as_f64().unwrap();
+    if ours.len() as f64 != count {
+        return Err(format!("{} tokens, the engine counted {count}", ours.len()));
+    }
+    let chains: Vec<Vec<u32>> = serde_json::from_value(record["stored_token_ids"].clone()).unwrap();
+    let agreeing = |chain: &Vec<u32>| ours.iter().zip(chain).take_while(|(a, b)| a == b).count();
+    let agreed = chains.iter().map(agreeing).max().unwrap_or_default();
+    let whole_blocks = ours.len() / LARGEST_BLOCK * LARGEST_BLOCK;
+    if agreed < whole_blocks {
+        return Err(format!("stored blocks agree in {agreed} of {} tokens", ours.len()));
+    }
+    Ok(())
+}
+
+/// Tokens of a block in the recorded engines, or a multiple of them.
+const LARGEST_BLOCK: usize = 32;
 
 fn equal_ids(ours: Result<PromptTokens, PromptError>, theirs: &Json) -> Result<(), String> {
     let ours = ours.map_err(|error| format!("{}: {error}", error.reason()))?;
