@@ -52,7 +52,7 @@ pub struct ChatRequest<'a> {
     pub tool_choice: Option<&'a [u8]>,
     /// The engine's default for chats is false: the template writes special tokens.
     pub add_special_tokens: Option<bool>,
-    pub truncate: Truncate<'a>,
+    pub truncate: Truncate,
     /// `kv_transfer_params.prompt_token_ids`, where given: releases that know it serve these in place of the messages.
     pub prompt_token_ids: Option<&'a [u32]>,
     pub task: Task,
@@ -120,10 +120,7 @@ pub(crate) struct Rendered {
 }
 
 /// The fields of `request`, parsed.
-pub(crate) fn read<'a>(
-    settings: &Settings,
-    request: &ChatRequest<'a>,
-) -> Result<ChatInput<'a>, PromptError> {
+pub(crate) fn read<'a>(settings: &Settings, request: &ChatRequest<'a>) -> Result<ChatInput<'a>, PromptError> {
     let field = |name, bytes: Option<&[u8]>| bytes.map(|bytes| parse_json(name, bytes)).transpose();
     let tools = tools::read(&settings.rules, field("tools", request.tools)?)?;
     let tool_choice = field("tool_choice", request.tool_choice)?;
@@ -225,10 +222,7 @@ fn no_template() -> PromptError {
 }
 
 /// The request's own template, compiled, where it has one and the engine trusts it.
-fn request_template(
-    settings: &Settings,
-    input: &ChatInput<'_>,
-) -> Result<Option<ChatTemplate>, PromptError> {
+fn request_template(settings: &Settings, input: &ChatInput<'_>) -> Result<Option<ChatTemplate>, PromptError> {
     let Some(source) = input.chat_template else { return Ok(None) };
     if !settings.trust_request_template {
         return Err(PromptError::unsupported("chat_template", "is not trusted by the engine"));

@@ -36,11 +36,11 @@ pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use prepared::{Prepared, PreparedText, PromptTokens};
-pub use request::{CompletionRequest, PromptRequest, Task, TokensRequest, Truncate};
+pub use request::{CompletionRequest, PromptRequest, Task, TokensRequest, Truncate, TruncationSide};
 pub use responses::ResponsesRequest;
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
 pub use tokenizer::{Encode, EncodeError, EncoderChoice, EncoderKind, SpecialTokens, TokenIds};
 pub use version::{
-    AnthropicRules, ContentDetection, EmptyMessages, EngineVersion, InlineSystem, OddArguments, OverrideError,
-    ParseVersionError, ReasoningEfforts, RenderingRules, ResponsesRules,
+    AnthropicRules, ContentDetection, EmptyMessages, EngineVersion, InlineSystem, OddArguments,
+    OverrideError, ParseVersionError, ReasoningEfforts, RenderingRules, ResponsesRules,
 };

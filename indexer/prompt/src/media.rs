@@ -52,7 +52,8 @@ impl MediaCuts {
         let mut limit = first.unwrap_or(before_media);
         loop {
             let within = text.get(..limit)?;
-            let last = |token: &String| within.rfind(token.as_str()).map(|start| (start + token.len(), start));
+            let last =
+                |token: &String| within.rfind(token.as_str()).map(|start| (start + token.len(), start));
             let (end, start) = self.ends.iter().filter_map(last).max()?;
             match self.straddling(text, start).into_iter().chain(self.straddling(text, end)).min() {
                 None => return text.get(..end),
@@ -69,7 +70,8 @@ impl MediaCuts {
     fn straddling(&self, text: &str, place: usize) -> Option<usize> {
         let starts = |token: &String| {
             let from = (place + 1).saturating_sub(token.len());
-            (from..place).find(|start| text.get(*start..).is_some_and(|rest| rest.starts_with(token.as_str())))
+            (from..place)
+                .find(|start| text.get(*start..).is_some_and(|rest| rest.starts_with(token.as_str())))
         };
         self.all.iter().filter_map(starts).min()
     }

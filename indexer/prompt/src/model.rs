@@ -17,8 +17,8 @@ use crate::completion;
 use crate::error::{LoadError, PromptError};
 use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
-use crate::prepared::{Prepared, PromptTokens};
 use crate::media::MediaCuts;
+use crate::prepared::{Prepared, PromptTokens};
 use crate::request::{PromptRequest, Task, Truncate};
 use crate::responses::{self, Converted, ResponsesRequest};
 use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
@@ -183,8 +183,8 @@ impl ModelPrompt {
         };
         // Where a template takes no thinking for an effort of its own, or not at all, the engine asks for little.
         let none = probe("none").filter(|_| rules.reads_thinking_config);
-        let is_ignored =
-            none.is_none_or(|none| anthropic::EFFORTS.iter().any(|effort| probe(effort).as_ref() == Some(&none)));
+        let is_ignored = none
+            .is_none_or(|none| anthropic::EFFORTS.iter().any(|effort| probe(effort).as_ref() == Some(&none)));
         let disabled_effort = if is_ignored { "low" } else { "none" };
         anthropic::Conversion { merges_inline_system, disabled_effort }
     }

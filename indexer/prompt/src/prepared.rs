@@ -10,9 +10,7 @@
 use std::borrow::Cow;
 
 use crate::error::PromptError;
-use crate::tokenizer::{
-    Encode, SpecialTokens, TokenIds, Truncation, encode_beginning, encode_truncated,
-};
+use crate::tokenizer::{Encode, SpecialTokens, TokenIds, Truncation, encode_beginning, encode_truncated};
 
 /// What [`ModelPrompt::prepare`](crate::ModelPrompt::prepare) makes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

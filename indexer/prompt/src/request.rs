@@ -10,7 +10,7 @@ pub enum PromptRequest<'a> {
     /// A text of `/v1/completions` or `/v1/embeddings`.
     Completion(CompletionRequest<'a>),
     /// A prompt given as token ids.
-    Tokens(TokensRequest<'a>),
+    Tokens(TokensRequest),
     /// `/v1/chat/completions`, or `/v1/embeddings` with messages.
     Chat(ChatRequest<'a>),
     /// `/v1/responses`.
@@ -25,28 +25,37 @@ pub struct CompletionRequest<'a> {
     pub text: &'a str,
     /// The engine's default for texts is true.
     pub add_special_tokens: Option<bool>,
-    pub truncate: Truncate<'a>,
+    pub truncate: Truncate,
     pub task: Task,
 }
 
 /// Token ids that are used as they are, truncated where asked.
 #[derive(Clone, Debug, Default)]
-pub struct TokensRequest<'a> {
+pub struct TokensRequest {
     pub ids: Vec<u32>,
-    pub truncate: Truncate<'a>,
+    pub truncate: Truncate,
     pub task: Task,
 }
 
 /// How the body asks for its prompt to be truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truncate<'a> {
+pub struct Truncate {
     /// `truncate_prompt_tokens`, where given: the number of tokens to keep, -1 for as many as the model takes.
     pub tokens: Option<i64>,
-    /// `truncation_side`, where given: `left` or `right`.
-    pub side: Option<&'a str>,
+    /// `truncation_side`, where given.
+    pub side: Option<TruncationSide>,
     /// The request's bound of its output, in tokens, where known (0: it gives none). Up to 0.31 it makes room where
     /// `tokens` is -1.
     pub max_output_tokens: Option<u32>,
+}
+
+/// The side of a prompt that is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TruncationSide {
+    Left,
+    Right,
+    /// A value that engines refuse, those that read it.
+    Unknown,
 }
 
 /// What the engine does with the prompt. Some defaults depend on it.
@@ -58,14 +67,24 @@ pub enum Task {
     Embed,
 }
 
+impl From<&str> for TruncationSide {
+    fn from(side: &str) -> Self {
+        match side {
+            "left" => TruncationSide::Left,
+            "right" => TruncationSide::Right,
+            _ => TruncationSide::Unknown,
+        }
+    }
+}
+
 impl<'a> From<CompletionRequest<'a>> for PromptRequest<'a> {
     fn from(request: CompletionRequest<'a>) -> Self {
         PromptRequest::Completion(request)
     }
 }
 
-impl<'a> From<TokensRequest<'a>> for PromptRequest<'a> {
-    fn from(request: TokensRequest<'a>) -> Self {
+impl From<TokensRequest> for PromptRequest<'_> {
+    fn from(request: TokensRequest) -> Self {
         PromptRequest::Tokens(request)
     }
 }

@@ -6,7 +6,9 @@ use std::time::Instant;
 use parking_lot::RwLock;
 use warmpath_core::outcome;
 use warmpath_kv::{Index, Namespace, PromptKeys};
-use warmpath_prompt::{CompletionRequest, Prepared, PromptRequest, PromptTokens, TokensRequest, Truncate};
+use warmpath_prompt::{
+    CompletionRequest, Prepared, PromptRequest, PromptTokens, Task, TokensRequest, Truncate,
+};
 
 use super::metrics::DecideMetrics;
 use super::{Prompt, Question, Reason};
@@ -121,11 +123,11 @@ fn tokenize(job: &mut Job, volatile: &VolatileHeads) -> Result<PromptTokens, Rea
             if truncate.tokens.is_none() {
                 return Ok(PromptTokens::whole(ids));
             }
-            TokensRequest { ids, truncate }.into()
+            TokensRequest { ids, truncate, task: Task::Generate }.into()
         }
         Prompt::Texts(texts) => {
             let text = texts.first().map_or("", String::as_str);
-            CompletionRequest { text, add_special_tokens: special, truncate }.into()
+            CompletionRequest { text, add_special_tokens: special, truncate, task: Task::Generate }.into()
         }
         Prompt::Chat(chat) => chat.request(special, truncate).into(),
     };

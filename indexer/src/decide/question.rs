@@ -152,6 +152,7 @@ impl Chat {
             add_special_tokens,
             truncate,
             has_media: self.has_media,
+            ..ChatRequest::default()
         }
     }
 

@@ -61,7 +61,11 @@ pub fn question(request: ScoreRequest, policy: &dyn Fn(&str) -> Option<Policy>) 
         prompt: prompt(request.prompt, &request.not_scorable_reason)?,
         cache_salt: Some(request.cache_salt).filter(|salt| !salt.is_empty()),
         add_special_tokens: request.add_special_tokens,
-        truncate: Truncate { tokens: request.truncate_prompt_tokens },
+        truncate: Truncate {
+            tokens: request.truncate_prompt_tokens,
+            side: request.truncation_side.as_deref().map(Into::into),
+            max_output_tokens: Some(request.max_output_tokens),
+        },
         previous_response: ResponseKey::new(request.previous_response_key),
         body_bytes: request.body_bytes,
         sequences_per_prompt: request.sequences_per_prompt.max(1),

@@ -241,6 +241,10 @@ impl Block {
             Json::Array(items) => items.iter().all(Json::is_object),
             Json::Bool(_) | Json::Number(_) | Json::Object(_) => false,
         };
-        if is_valid { Ok(()) } else { Err(PromptError::refused("a tool_result's content has the wrong form")) }
+        if is_valid {
+            Ok(())
+        } else {
+            Err(PromptError::refused("a tool_result's content has the wrong form"))
+        }
     }
 }

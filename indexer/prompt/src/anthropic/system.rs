@@ -57,7 +57,9 @@ fn inline_text(rules: &AnthropicRules, content: Option<Json>) -> Result<Option<S
     match content {
         // The first release that took such messages dropped headers of blocks only, and kept empty texts.
         Some(Json::String(text)) if rules.inline_system == InlineSystem::Merged => Ok(Some(text)),
-        Some(Json::String(text)) => Ok((!text.starts_with(BILLING_HEADER) && !text.is_empty()).then_some(text)),
+        Some(Json::String(text)) => {
+            Ok((!text.starts_with(BILLING_HEADER) && !text.is_empty()).then_some(text))
+        }
         Some(Json::Array(blocks)) => {
             let texts = block_texts(rules, blocks)?;
             Ok((!texts.is_empty()).then(|| texts.concat()))

@@ -50,8 +50,11 @@ impl Form<'_> {
         let parts = parts::read(self, &role, given.shift_remove("content"))?;
         let mut fields = Map::new();
         fields.insert("role".into(), role.as_str().into());
-        let content =
-            if role == "tool" { self.tool_content(parts, view) } else { parts::write(self.content, parts, view) };
+        let content = if role == "tool" {
+            self.tool_content(parts, view)
+        } else {
+            parts::write(self.content, parts, view)
+        };
         fields.insert("content".into(), content);
         match role.as_str() {
             "assistant" => self.assistant_fields(&mut given, &mut fields)?,

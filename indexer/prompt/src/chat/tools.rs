@@ -12,7 +12,9 @@ pub(super) fn read(rules: &RenderingRules, tools: Option<Json>) -> Result<Option
     let list = match tools {
         Some(Json::Array(list)) => list,
         None | Some(Json::Null) => return Ok(None),
-        Some(other) => return Err(PromptError::refused(format!("tools is {}, expected a list", type_of(&other)))),
+        Some(other) => {
+            return Err(PromptError::refused(format!("tools is {}, expected a list", type_of(&other))));
+        }
     };
     if list.is_empty() && rules.refuses_empty_tools {
         return Err(PromptError::refused("tools is an empty list"));

@@ -32,8 +32,7 @@ pub(crate) fn collect(
     let flags = [given.add_generation_prompt, given.continue_final_message];
     let kwargs = read_kwargs(given.template_kwargs, flags)?;
     let fields = read_fields(settings, given.documents, given.reasoning_effort, &kwargs);
-    let mut variables =
-        if applies_defaults { settings.default_template_kwargs.clone() } else { Map::new() };
+    let mut variables = if applies_defaults { settings.default_template_kwargs.clone() } else { Map::new() };
     let (first, last) =
         if settings.rules.fields_win_over_kwargs { (kwargs, fields) } else { (fields, kwargs) };
     variables.extend(first);

@@ -83,7 +83,12 @@ fn complete(
     add_special_tokens: Option<bool>,
     tokens: Option<i64>,
 ) -> Result<Vec<u32>, PromptError> {
-    ids(model.tokens(CompletionRequest { text, add_special_tokens, truncate: Truncate { tokens, ..Truncate::default() }, task: Task::Generate }))
+    ids(model.tokens(CompletionRequest {
+        text,
+        add_special_tokens,
+        truncate: Truncate { tokens, ..Truncate::default() },
+        task: Task::Generate,
+    }))
 }
 
 fn ids(tokens: Result<PromptTokens, PromptError>) -> Result<Vec<u32>, PromptError> {
@@ -104,7 +109,10 @@ fn completions_get_special_tokens_and_chats_do_not() {
     assert_eq!(chat(&model, ChatRequest::default()), Ok(vec![0, 1, 2, 3]), "the template writes it");
     let special = ChatRequest { add_special_tokens: Some(true), ..ChatRequest::default() };
     assert_eq!(chat(&model, special), Ok(vec![0, 0, 1, 2, 3]));
-    let truncated = ChatRequest { truncate: Truncate { tokens: Some(2), ..Truncate::default() }, ..ChatRequest::default() };
+    let truncated = ChatRequest {
+        truncate: Truncate { tokens: Some(2), ..Truncate::default() },
+        ..ChatRequest::default()
+    };
     assert_eq!(chat(&model, truncated), Ok(vec![2, 3]));
     let truncate = Truncate { tokens: Some(2), ..Truncate::default() };
     let given = TokensRequest { ids: vec![9, 8, 7], truncate, task: Task::Generate };

@@ -119,7 +119,11 @@ fn reasoning_texts(list: Option<&Json>, kind: &str) -> Result<Option<Vec<String>
         Some(Json::Array(parts)) => {
             let text = |part: &Json| {
                 let is_right = part.get("type").is_some_and(|given| given == kind);
-                part.get("text").and_then(Json::as_str).filter(|_| is_right).map(str::to_owned).ok_or_else(wrong)
+                part.get("text")
+                    .and_then(Json::as_str)
+                    .filter(|_| is_right)
+                    .map(str::to_owned)
+                    .ok_or_else(wrong)
             };
             parts.iter().map(text).collect::<Result<_, _>>().map(Some)
         }

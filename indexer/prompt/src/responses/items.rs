@@ -62,7 +62,8 @@ fn add(rules: &ResponsesRules, item: Item, messages: &mut Vec<Map<String, Json>>
                 "id": call_id, "function": {"name": name, "arguments": arguments}, "type": "function",
             });
             let follows = rules.merges_items || is_mcp;
-            if let Some(last) = last.filter(|last| follows && (rules.merges_items || has(last, "reasoning"))) {
+            if let Some(last) = last.filter(|last| follows && (rules.merges_items || has(last, "reasoning")))
+            {
                 if let Some(Json::Array(calls)) = last.get_mut("tool_calls").filter(|_| rules.merges_items) {
                     calls.push(call);
                 } else {

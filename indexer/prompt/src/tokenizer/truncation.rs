@@ -6,7 +6,7 @@
 
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::PromptError;
-use crate::request::{Task, Truncate};
+use crate::request::{Task, Truncate, TruncationSide};
 
 const FIELD: &str = "truncate_prompt_tokens";
 const SIDE_FIELD: &str = "truncation_side";
@@ -56,11 +56,7 @@ pub(crate) enum End {
 // === impl Truncation ===
 
 impl Truncation {
-    pub(crate) fn resolve(
-        requested: Truncate<'_>,
-        task: Task,
-        length: ModelLength,
-    ) -> Result<Self, PromptError> {
+    pub(crate) fn resolve(requested: Truncate, task: Task, length: ModelLength) -> Result<Self, PromptError> {
         let side = read_side(requested.side, task, length)?;
         match (requested.tokens, length.max_model_len) {
             (None, _) => Ok(Truncation::None),
@@ -87,7 +83,10 @@ impl Truncation {
         match self {
             Truncation::None => Ok(ids),
             Truncation::Keep(keep) if keep.text_limit.is_some_and(|limit| ids.len() > limit) => {
-                Err(PromptError::unsupported(SIDE_FIELD, "is set and the prompt is longer than the model's length"))
+                Err(PromptError::unsupported(
+                    SIDE_FIELD,
+                    "is set and the prompt is longer than the model's length",
+                ))
             }
             Truncation::Keep(keep) => Ok(keep.cut(ids, keep.tokens)),
             Truncation::Fit { kept_in_any_case } if ids.len() <= kept_in_any_case => Ok(ids),
@@ -99,16 +98,22 @@ impl Truncation {
 }
 
 /// The side that stays, where the request says so and the engine reads it.
-fn read_side(side: Option<&str>, task: Task, length: ModelLength) -> Result<Option<End>, PromptError> {
+fn read_side(
+    side: Option<TruncationSide>,
+    task: Task,
+    length: ModelLength,
+) -> Result<Option<End>, PromptError> {
     let is_read = match task {
         Task::Generate => length.reads_side,
         Task::Embed => length.reads_embedding_side,
     };
     match side.filter(|_| is_read) {
         None => Ok(None),
-        Some("left") => Ok(Some(End::Last)),
-        Some("right") => Ok(Some(End::First)),
-        Some(_) => Err(PromptError::refused(format!("{SIDE_FIELD} is neither \"left\" nor \"right\""))),
+        Some(TruncationSide::Left) => Ok(Some(End::Last)),
+        Some(TruncationSide::Right) => Ok(Some(End::First)),
+        Some(TruncationSide::Unknown) => {
+            Err(PromptError::refused(format!("{SIDE_FIELD} is neither \"left\" nor \"right\"")))
+        }
     }
 }
 
@@ -243,7 +248,8 @@ mod tests {
     const PLAIN: Keep = Keep { tokens: 0, end: End::Last, reserves_special: true, text_limit: None };
 
     fn truncated(suffix: bool, text: &str, special: SpecialTokens, keep: usize) -> Vec<u32> {
-        encode_truncated(&Bytes { suffix }, text, special, Truncation::Keep(Keep { tokens: keep, ..PLAIN })).unwrap()
+        encode_truncated(&Bytes { suffix }, text, special, Truncation::Keep(Keep { tokens: keep, ..PLAIN }))
+            .unwrap()
     }
 
     #[test]
@@ -292,6 +298,7 @@ mod tests {
     fn side_of_the_request_cuts_special_tokens_too() {
         let (a, b, c) = (97, 98, 99);
         let cut = |side, task| {
+            let side = side.map(TruncationSide::from);
             let truncate = Truncate { tokens: Some(3), side, ..Truncate::default() };
             let truncation = Truncation::resolve(truncate, task, UNKNOWN).unwrap();
             encode_truncated(&Bytes { suffix: true }, "abc", SpecialTokens::Add, truncation).unwrap()
@@ -305,7 +312,8 @@ mod tests {
 
     #[test]
     fn side_counts_only_where_the_engine_reads_it() {
-        let truncate = |side| Truncate { tokens: Some(3), side: Some(side), ..Truncate::default() };
+        let truncate =
+            |side: &str| Truncate { tokens: Some(3), side: Some(side.into()), ..Truncate::default() };
         let old = ModelLength { reads_side: false, reads_embedding_side: false, ..UNKNOWN };
         for task in [Task::Generate, Task::Embed] {
             let plain = Truncation::resolve(Truncate { side: None, ..truncate("") }, task, old).unwrap();
@@ -318,7 +326,7 @@ mod tests {
 
     #[test]
     fn text_that_the_engine_may_cut_beforehand_is_not_cut_here() {
-        let truncate = Truncate { tokens: Some(3), side: Some("left"), ..Truncate::default() };
+        let truncate = Truncate { tokens: Some(3), side: Some(TruncationSide::Left), ..Truncate::default() };
         let truncation = Truncation::resolve(truncate, Task::Generate, KNOWN).unwrap();
         assert_eq!(truncation.cut(vec![7; 2048]), Ok(vec![7; 3]));
         assert_eq!(truncation.cut(vec![7; 2049]).unwrap_err().reason(), "unsupported_field");

@@ -10,8 +10,8 @@
 
 use serde_json::Value as Json;
 use warmpath_prompt::{
-    ChatRequest, CompletionRequest, MessagesRequest, ModelPrompt, PromptError, PromptTokens, ResponsesRequest, Task,
-    TokensRequest, Truncate, first_difference,
+    ChatRequest, CompletionRequest, MessagesRequest, ModelPrompt, PromptError, PromptTokens,
+    ResponsesRequest, Task, TokensRequest, Truncate, first_difference,
 };
 
 /// What became of the recorded requests.
@@ -107,10 +107,10 @@ fn messages(model: &ModelPrompt, body: &Json) -> Result<PromptTokens, PromptErro
     model.tokens(MessagesRequest { members: members.as_bytes(), ..MessagesRequest::default() })
 }
 
-fn truncate(body: &Json) -> Truncate<'_> {
+fn truncate(body: &Json) -> Truncate {
     Truncate {
         tokens: body["truncate_prompt_tokens"].as_i64(),
-        side: body["truncation_side"].as_str(),
+        side: body["truncation_side"].as_str().map(Into::into),
         max_output_tokens: None,
     }
 }

@@ -10,7 +10,8 @@ const PARTS: &str = "{% set count = namespace(value=0) %}{% for m in messages %}
 {% endfor %}{% endif %}<|im_end|>\n{% endfor %}";
 
 /// A template that takes texts.
-const TEXT: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}";
+const TEXT: &str =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}";
 
 /// Pictures go before the texts of their message.
 const IMAGES_FIRST: &str = "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{% if p.type == 'image' %}<image>{% endif %}\
