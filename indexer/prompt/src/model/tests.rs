@@ -10,6 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::request::{CompletionRequest, TokensRequest};
 
+mod shapes;
+
 /// A folder with a small tokenizer that puts `<s>` before a text; removed when dropped.
 struct Folder(PathBuf);
 

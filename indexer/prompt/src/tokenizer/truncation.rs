@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn side_of_the_request_cuts_special_tokens_too() {
         let (a, b, c) = (97, 98, 99);
-        let cut = |side, task| {
+        let cut = |side: Option<&str>, task| {
             let side = side.map(TruncationSide::from);
             let truncate = Truncate { tokens: Some(3), side, ..Truncate::default() };
             let truncation = Truncation::resolve(truncate, task, UNKNOWN).unwrap();
