@@ -172,7 +172,7 @@ fn read_output_message(
     check_state(item)?;
     let has_annotations = parts.iter().all(|part| part.get("annotations").is_some_and(Json::is_array));
     let is_complete = item.contains_key("id") && item.contains_key("status") && has_annotations;
-    if !is_complete && !(rules.completes_messages && is_typed) {
+    if !(is_complete || rules.completes_messages && is_typed) {
         return Err(PromptError::refused("a message of the assistant's lacks its id, status or annotations"));
     }
     match parts.first().and_then(|part| part.get("text")).and_then(Json::as_str) {
