@@ -21,6 +21,7 @@ pub mod poll;
 #[cfg(test)]
 mod tests;
 
+pub use answers::version as read_version;
 pub use metrics::EngineMetrics;
 pub use poll::Poller;
 

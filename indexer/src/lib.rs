@@ -14,6 +14,7 @@ pub mod admin;
 pub mod answers;
 pub mod app;
 pub mod books;
+pub mod check;
 pub mod clock;
 pub mod config;
 pub mod decide;

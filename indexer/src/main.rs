@@ -5,12 +5,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use warmpath_indexer::app::App;
-use warmpath_indexer::config::{Config, ConfigError};
+use warmpath_indexer::check::{self, CheckError, Selection, Summary};
+use warmpath_indexer::config::{Config, ConfigError, HostPort};
 use warmpath_indexer::logs;
 use warmpath_indexer::models::{ModelErrors, Models};
 
+/// Exit code of a check that found a difference.
+const EX_DIFFERENT: u8 = 1;
 /// Exit code of a configuration that cannot be used, as in sysexits.h.
 const EX_USAGE: u8 = 64;
+/// Exit code of a check whose engine cannot be asked, as in sysexits.h.
+const EX_UNAVAILABLE: u8 = 69;
 
 /// Routes LLM requests to the replica that holds their prefix.
 #[derive(Parser)]
@@ -31,13 +36,29 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Compares our token ids of a built-in set of prompts with those of the engines. Exit code 0: all equal; 1: some
+    /// differ; 64: the configuration cannot be used; 69: an engine cannot be asked.
+    Check {
+        /// The configuration file.
+        #[arg(long)]
+        config: PathBuf,
+        /// An engine to ask in place of the configured ones.
+        #[arg(long, value_name = "http://HOST:PORT", value_parser = endpoint)]
+        endpoint: Option<HostPort>,
+        /// Only this model.
+        #[arg(long)]
+        model: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Serve { config, check } = Cli::parse().command;
-    match serve(&config, check) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<ConfigError>() || error.is::<ModelErrors>() => {
+    let result = match Cli::parse().command {
+        Command::Serve { config, check } => serve(&config, check).map(|()| ExitCode::SUCCESS),
+        Command::Check { config, endpoint, model } => compare(&config, Selection { endpoint, model }),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if error.is::<ConfigError>() || error.is::<ModelErrors>() || error.is::<CheckError>() => {
             print_mistakes(&error);
             ExitCode::from(EX_USAGE)
         }
@@ -48,12 +69,32 @@ fn main() -> ExitCode {
     }
 }
 
+fn compare(path: &Path, selection: Selection) -> anyhow::Result<ExitCode> {
+    let config = Config::load(path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reports = runtime.block_on(check::run(&config, &selection))?;
+    for report in &reports {
+        print_out(&format!("{report}\n"));
+    }
+    Ok(match Summary::of(&reports) {
+        Summary::Equal => ExitCode::SUCCESS,
+        Summary::Different => ExitCode::from(EX_DIFFERENT),
+        Summary::Unreachable => ExitCode::from(EX_UNAVAILABLE),
+    })
+}
+
+/// An engine's address as it is typed: with or without a scheme and a slash at the end.
+fn endpoint(text: &str) -> Result<HostPort, &'static str> {
+    let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    address.parse().map_err(|_| "expected http://HOST:PORT; TLS is not spoken here")
+}
+
 fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     if check {
         // All of the start that needs no network.
         Models::load(&config.models)?;
-        print_effective(&config.to_yaml()?);
+        print_out(&config.to_yaml()?);
         return Ok(());
     }
     logs::start(&config.log);
@@ -61,9 +102,9 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     runtime.block_on(async { App::build(config, Some(path.to_owned())).await?.run_until_signal().await })
 }
 
-#[expect(clippy::print_stdout, reason = "the output of --check")]
-fn print_effective(yaml: &str) {
-    print!("{yaml}");
+#[expect(clippy::print_stdout, reason = "the output of the checks")]
+fn print_out(text: &str) {
+    print!("{text}");
 }
 
 #[expect(clippy::print_stderr, reason = "a person reads why the configuration is refused")]

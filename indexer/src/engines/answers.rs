@@ -40,7 +40,7 @@ pub(super) fn adapters(body: &[u8]) -> Option<Vec<Arc<str>>> {
 }
 
 /// The release in an answer to `/version`. None: no such answer, or a text that names no release (a build from source).
-pub(super) fn version(body: &[u8]) -> Option<EngineVersion> {
+pub fn version(body: &[u8]) -> Option<EngineVersion> {
     let release: Release = serde_json::from_slice(body).ok()?;
     release.version.parse().ok()
 }

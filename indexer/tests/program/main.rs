@@ -8,6 +8,8 @@ mod admin;
 #[cfg(test)]
 mod binary;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod drain;
 #[cfg(test)]
 mod drift;
