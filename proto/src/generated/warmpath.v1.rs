@@ -161,7 +161,8 @@ pub struct ScoreResponse {
     /// How the ranking was made.
     #[prost(enumeration = "Outcome", tag = "3")]
     pub outcome: i32,
-    /// Where `outcome` is not OUTCOME_SCORED: why, a value of the label `reason` in docs/metrics.md.
+    /// Where `outcome` is not OUTCOME_SCORED: why, a value of the label `reason` in docs/metrics.md. Where it is: empty, or
+    /// why only the prompt's beginning is known, by which it was ranked (`media`).
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
     /// Tokens of the first prompt; 0 where it was not tokenized.
