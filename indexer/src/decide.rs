@@ -33,7 +33,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 
-pub use question::{Chat, Prompt, Question};
+pub use question::{Chat, Members, Prompt, Question};
 pub use reason::Reason;
 
 use crate::answers::ResponseKey;

@@ -1,8 +1,9 @@
 //! gpt-oss: chats in the harmony encoding, which the engine writes itself instead of running a template.
 //!
 //! ```text
-//! ChatRequest ─▶ Conversation ─▶ Pieces ─▶ text or ids
-//!  harmony/chat.rs  conversation.rs  render.rs  pieces.rs
+//! chat, responses ─▶ Conversation ─▶ Pieces ─▶ text or ids
+//! harmony/chat.rs    conversation.rs  render.rs  pieces.rs
+//! harmony/responses.rs  (analysis of earlier turns dropped)
 //! ```
 //!
 //! What differs from a template: special tokens are written as tokens, never parsed out of text, so `<|end|>` in a
@@ -17,6 +18,7 @@ mod conversation;
 mod json;
 mod pieces;
 mod render;
+mod responses;
 mod rules;
 mod system;
 mod tools;
@@ -74,6 +76,12 @@ impl Harmony {
     /// The prompt of a `/v1/chat/completions` request.
     pub(crate) fn chat(&self, request: &ChatRequest<'_>) -> Result<Pieces, PromptError> {
         let conversation = chat::read(&self.rules, self.exclude_tools_when_none, request)?;
+        Ok(render::render(&self.rules, conversation, &self.date()))
+    }
+
+    /// The prompt of a `/v1/responses` request: a JSON object with the members that can reach the ids.
+    pub(crate) fn responses(&self, members: &[u8]) -> Result<Pieces, PromptError> {
+        let conversation = responses::read(&self.rules, members)?;
         Ok(render::render(&self.rules, conversation, &self.date()))
     }
 

@@ -202,6 +202,9 @@ impl ModelPrompt {
             }
             PromptRequest::Chat(request) => self.prepare_chat(&request),
             PromptRequest::Responses(request) => self.prepare_responses(&request),
+            PromptRequest::Messages(_) if self.harmony.is_some() => {
+                Err(PromptError::not_renderable("messages to models with the harmony encoding are not known"))
+            }
             PromptRequest::Messages(request) => {
                 let input = anthropic::read(&self.chat_settings, self.anthropic, &request)?;
                 self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None)
@@ -227,6 +230,16 @@ impl ModelPrompt {
     }
 
     fn prepare_responses<'a>(&self, request: &ResponsesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        if let Some(harmony) = &self.harmony {
+            if request.has_media {
+                return Err(PromptError::Media { kind: "media".into() });
+            }
+            return harmony
+                .as_ref()
+                .map_err(Clone::clone)?
+                .responses(request.members)?
+                .prepare(&*self.encoder);
+        }
         let Converted { chat, is_truncated } = responses::read(&self.chat_settings, request)?;
         let truncate = Truncate {
             tokens: is_truncated.then_some(-1),

@@ -7,11 +7,12 @@ use parking_lot::RwLock;
 use warmpath_core::outcome;
 use warmpath_kv::{Index, Namespace, PromptKeys};
 use warmpath_prompt::{
-    CompletionRequest, Prepared, PromptRequest, PromptTokens, Task, TokensRequest, Truncate,
+    CompletionRequest, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest, Task,
+    TokensRequest, Truncate,
 };
 
 use super::metrics::DecideMetrics;
-use super::{Prompt, Question, Reason};
+use super::{Members, Prompt, Question, Reason};
 use crate::models::Model;
 use crate::volatile::VolatileHeads;
 
@@ -51,6 +52,7 @@ pub(super) struct Job {
     pub(super) adapter: Option<Arc<str>>,
     pub(super) prompt: Prompt,
     pub(super) cache_salt: Option<String>,
+    pub(super) task: Task,
     pub(super) add_special_tokens: Option<bool>,
     pub(super) truncate: Truncate,
     /// When nobody waits for the result any more: no further stage is begun then.
@@ -76,6 +78,7 @@ impl Job {
             adapter,
             prompt: std::mem::replace(&mut question.prompt, Prompt::Tokens(Vec::new())),
             cache_salt: question.cache_salt.take(),
+            task: question.task,
             add_special_tokens: question.add_special_tokens,
             truncate: question.truncate,
             give_up_at: None,
@@ -115,7 +118,7 @@ impl Measurer {
 /// The tokens of the first prompt.
 fn tokenize(job: &mut Job, volatile: &VolatileHeads) -> Result<PromptTokens, Reason> {
     let renderer = job.model.renderer.as_deref();
-    let (special, truncate) = (job.add_special_tokens, job.truncate);
+    let (task, special, truncate) = (job.task, job.add_special_tokens, job.truncate);
     let request: PromptRequest<'_> = match &mut job.prompt {
         Prompt::Absent(reason) => return Err(*reason),
         Prompt::Tokens(prompts) => {
@@ -123,13 +126,20 @@ fn tokenize(job: &mut Job, volatile: &VolatileHeads) -> Result<PromptTokens, Rea
             if truncate.tokens.is_none() {
                 return Ok(PromptTokens::whole(ids));
             }
-            TokensRequest { ids, truncate, task: Task::Generate }.into()
+            TokensRequest { ids, truncate, task }.into()
         }
         Prompt::Texts(texts) => {
             let text = texts.first().map_or("", String::as_str);
-            CompletionRequest { text, add_special_tokens: special, truncate, task: Task::Generate }.into()
+            CompletionRequest { text, add_special_tokens: special, truncate, task }.into()
         }
-        Prompt::Chat(chat) => chat.request(special, truncate).into(),
+        Prompt::Chat(chat) => chat.request(task, special, truncate).into(),
+        Prompt::Responses(Members { members, has_media }) => {
+            let max_output_tokens = truncate.max_output_tokens;
+            ResponsesRequest { members, max_output_tokens, has_media: *has_media }.into()
+        }
+        Prompt::Messages(Members { members, has_media }) => {
+            MessagesRequest { members, has_media: *has_media }.into()
+        }
     };
     let renderer = renderer.ok_or(Reason::NoTokenizer)?;
     let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
@@ -177,6 +187,7 @@ mod tests {
             prompt: Prompt::Chat(Box::new(Chat { messages: messages.into(), ..Chat::default() })),
             cache_salt: None,
             add_special_tokens: None,
+            task: Task::Generate,
             truncate: Truncate::default(),
             give_up_at,
         };

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use warmpath_core::outcome;
 use warmpath_core::rank::Policy;
-use warmpath_prompt::{ChatRequest, Truncate};
+use warmpath_prompt::{ChatRequest, Task, Truncate};
 
 use super::Reason;
 use super::measure::BYTES_PER_TOKEN;
@@ -17,6 +17,8 @@ pub struct Question {
     pub prompt: Prompt,
     /// The tenant's part of the key namespace.
     pub cache_salt: Option<String>,
+    /// What the engine does with the prompt.
+    pub task: Task,
     pub add_special_tokens: Option<bool>,
     pub truncate: Truncate,
     /// The response that it goes on from, or is about.
@@ -38,8 +40,19 @@ pub enum Prompt {
     Texts(Vec<String>),
     Tokens(Vec<Vec<u32>>),
     Chat(Box<Chat>),
+    /// A `/v1/responses` request.
+    Responses(Members),
+    /// A `/v1/messages` request.
+    Messages(Members),
     /// None that could be scored.
     Absent(Reason),
+}
+
+/// A request of which the engine makes a chat: a JSON object with those members that can reach the token ids.
+#[derive(Debug)]
+pub struct Members {
+    pub members: Vec<u8>,
+    pub has_media: bool,
 }
 
 /// A chat request: slices of the client's JSON.
@@ -55,6 +68,8 @@ pub struct Chat {
     pub reasoning_effort: Option<String>,
     pub tool_choice: Option<Vec<u8>>,
     pub has_media: bool,
+    /// Ids that newer engines serve in place of the messages.
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 // === impl Question ===
@@ -92,7 +107,7 @@ impl Prompt {
         match self {
             Self::Texts(texts) => texts.len().max(1),
             Self::Tokens(prompts) => prompts.len().max(1),
-            Self::Chat(_) | Self::Absent(_) => 1,
+            Self::Chat(_) | Self::Responses(_) | Self::Messages(_) | Self::Absent(_) => 1,
         }
     }
 
@@ -103,14 +118,15 @@ impl Prompt {
                 texts.iter().skip(1).map(|text| text.len() as u64).sum::<u64>() / BYTES_PER_TOKEN
             }
             Self::Tokens(prompts) => prompts.iter().skip(1).map(|prompt| prompt.len() as u64).sum(),
-            Self::Chat(_) | Self::Absent(_) => 0,
+            Self::Chat(_) | Self::Responses(_) | Self::Messages(_) | Self::Absent(_) => 0,
         }
     }
 
     /// Whether the prompt's tokens are made here, and the engine's `usage.prompt_tokens` counts them all.
     pub fn is_counted_by_usage(&self) -> bool {
         match self {
-            Self::Texts(_) | Self::Chat(_) => true,
+            Self::Texts(_) | Self::Responses(_) | Self::Messages(_) => true,
+            Self::Chat(chat) => chat.prompt_token_ids.is_none(),
             Self::Tokens(_) | Self::Absent(_) => false,
         }
     }
@@ -119,7 +135,7 @@ impl Prompt {
     pub fn token_count(&self) -> Option<usize> {
         match self {
             Self::Tokens(prompts) => Some(prompts.first().map_or(0, Vec::len)),
-            Self::Texts(_) | Self::Chat(_) | Self::Absent(_) => None,
+            Self::Texts(_) | Self::Chat(_) | Self::Responses(_) | Self::Messages(_) | Self::Absent(_) => None,
         }
     }
 
@@ -129,6 +145,7 @@ impl Prompt {
             Self::Texts(texts) => texts.iter().map(String::len).sum(),
             Self::Tokens(prompts) => prompts.iter().map(|prompt| size_of_val(prompt.as_slice())).sum(),
             Self::Chat(chat) => chat.bytes(),
+            Self::Responses(request) | Self::Messages(request) => request.members.len(),
             Self::Absent(_) => 0,
         }
     }
@@ -138,7 +155,12 @@ impl Prompt {
 
 impl Chat {
     /// The request as the renderer takes it.
-    pub(super) fn request(&self, add_special_tokens: Option<bool>, truncate: Truncate) -> ChatRequest<'_> {
+    pub(super) fn request(
+        &self,
+        task: Task,
+        add_special_tokens: Option<bool>,
+        truncate: Truncate,
+    ) -> ChatRequest<'_> {
         ChatRequest {
             messages: &self.messages,
             tools: self.tools.as_deref(),
@@ -151,8 +173,9 @@ impl Chat {
             tool_choice: self.tool_choice.as_deref(),
             add_special_tokens,
             truncate,
+            task,
             has_media: self.has_media,
-            ..ChatRequest::default()
+            prompt_token_ids: self.prompt_token_ids.as_deref(),
         }
     }
 

@@ -130,6 +130,7 @@ fn question(prompt: Prompt) -> Question {
         model: String::new(),
         prompt,
         cache_salt: None,
+        task: warmpath_prompt::Task::Generate,
         add_special_tokens: None,
         truncate: warmpath_prompt::Truncate::default(),
         previous_response: None,

@@ -11,15 +11,16 @@ use warmpath_core::limits::{
     SEQUENCES_MAX, SHORT_TEXT_BYTES_MAX, TOKEN_IDS_MAX,
 };
 use warmpath_core::outcome;
+use warmpath_core::path::KnownPath;
 use warmpath_core::rank::Policy;
-use warmpath_prompt::Truncate;
+use warmpath_prompt::{Task, Truncate};
 use warmpath_proto::v1::{
     self as wire, EndCause, EndpointInfo, EndpointSet, Outcome, ReportRequest, ScoreRequest, ScoreResponse,
     event, score_request,
 };
 
 use crate::answers::ResponseKey;
-use crate::decide::{Chat, Decision, Pick, Prompt, Question, Reason};
+use crate::decide::{Chat, Decision, Members, Pick, Prompt, Question, Reason};
 use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::DecisionId;
 use crate::report::{Decided, Report, Reported, Usage};
@@ -61,6 +62,7 @@ pub fn question(request: ScoreRequest, policy: &dyn Fn(&str) -> Option<Policy>) 
         prompt: prompt(request.prompt, &request.not_scorable_reason)?,
         cache_salt: Some(request.cache_salt).filter(|salt| !salt.is_empty()),
         add_special_tokens: request.add_special_tokens,
+        task: if request.path == KnownPath::Embeddings.name() { Task::Embed } else { Task::Generate },
         truncate: Truncate {
             tokens: request.truncate_prompt_tokens,
             side: request.truncation_side.as_deref().map(Into::into),
@@ -78,9 +80,6 @@ fn prompt(prompt: Option<score_request::Prompt>, reason: &str) -> Result<Prompt,
     match prompt {
         None if reason.is_empty() => Ok(Prompt::Absent(Reason::Filter(outcome::Reason::NoPrompt))),
         None => Ok(Prompt::Absent(Reason::Filter(outcome::Reason::by_name(reason)))),
-        Some(score_request::Prompt::Responses(_) | score_request::Prompt::Messages(_)) => {
-            Ok(Prompt::Absent(Reason::Filter(outcome::Reason::NotRenderable)))
-        }
         Some(score_request::Prompt::Texts(texts)) => {
             at_most("texts", texts.texts.len(), PROMPTS_MAX)?;
             not_empty("texts", texts.texts.len())?;
@@ -97,6 +96,8 @@ fn prompt(prompt: Option<score_request::Prompt>, reason: &str) -> Result<Prompt,
             let effort = chat.reasoning_effort.as_ref().map_or(0, String::len);
             at_most("chat.reasoning_effort, in bytes", effort, SHORT_TEXT_BYTES_MAX)?;
             not_empty("chat.messages_json", chat.messages_json.len())?;
+            let ids = chat.prompt_token_ids.map(|prompt| prompt.ids);
+            at_most("chat.prompt_token_ids.ids", ids.as_ref().map_or(0, Vec::len), TOKEN_IDS_MAX)?;
             Ok(Prompt::Chat(Box::new(Chat {
                 messages: chat.messages_json,
                 tools: chat.tools_json,
@@ -108,7 +109,18 @@ fn prompt(prompt: Option<score_request::Prompt>, reason: &str) -> Result<Prompt,
                 reasoning_effort: chat.reasoning_effort,
                 tool_choice: chat.tool_choice_json,
                 has_media: chat.has_media,
+                prompt_token_ids: ids,
             })))
+        }
+        Some(score_request::Prompt::Responses(responses)) => {
+            not_empty("responses.members_json", responses.members_json.len())?;
+            let (members, has_media) = (responses.members_json, responses.has_media);
+            Ok(Prompt::Responses(Members { members, has_media }))
+        }
+        Some(score_request::Prompt::Messages(messages)) => {
+            not_empty("messages.members_json", messages.members_json.len())?;
+            let (members, has_media) = (messages.members_json, messages.has_media);
+            Ok(Prompt::Messages(Members { members, has_media }))
         }
     }
 }

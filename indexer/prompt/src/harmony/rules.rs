@@ -15,6 +15,8 @@ pub(super) struct HarmonyRules {
     /// Analysis is dropped before the last final message, whatever follows it. From 0.25 for all requests; before, for
     /// chats only.
     pub drops_all_analysis: bool,
+    /// `/v1/responses` takes any `tool_choice`. From 0.32; before, `auto` and `none`.
+    pub takes_any_tool_choice: bool,
     /// The recipient of a tool's answer stands behind the channel. From 0.31; before, behind the author.
     pub recipient_behind_channel: bool,
     /// Large numbers in schemas are printed as `1e+21`. From 0.31; before, as `1e21`.
@@ -35,6 +37,7 @@ impl HarmonyRules {
             makes_instructions: since(23),
             allows_no_description: since(24),
             drops_all_analysis: since(25),
+            takes_any_tool_choice: since(32),
             recipient_behind_channel: since(31),
             signs_exponents: since(31),
             refuses_empty_tools: general.refuses_empty_tools,
@@ -54,13 +57,14 @@ mod tests {
     #[test]
     fn rules_turn_at_their_release_and_not_before() {
         type Rule = fn(&HarmonyRules) -> bool;
-        let table: [(u16, Rule); 6] = [
+        let table: [(u16, Rule); 7] = [
             (17, |r| !r.hides_commentary),
             (23, |r| r.makes_instructions),
             (24, |r| r.allows_no_description),
             (25, |r| r.drops_all_analysis),
             (31, |r| r.recipient_behind_channel),
             (31, |r| r.signs_exponents),
+            (32, |r| r.takes_any_tool_choice),
         ];
         for (row, (minor, rule)) in table.iter().enumerate() {
             assert!(!rule(&rules(minor - 1)), "row {row} before");

@@ -34,6 +34,19 @@ pub(super) fn read_nested(rules: &HarmonyRules, tools: Json) -> Result<Vec<Funct
     tools.into_iter().map(read).collect()
 }
 
+/// The `tools` of `/v1/responses`: `{"type": "function", "name": …}`. Other types are tools of the engine's server,
+/// whose descriptions are not known here.
+pub(super) fn read_flat(rules: &HarmonyRules, tools: Json) -> Result<Vec<FunctionTool>, PromptError> {
+    let read = |tool| {
+        let tool = json::into_object(FIELD, tool)?;
+        if tool.get("type").is_none_or(|kind| kind != "function") {
+            return Err(PromptError::unsupported(FIELD, "hold other tools than functions"));
+        }
+        function_tool(rules, tool)
+    };
+    json::into_list(FIELD, tools)?.into_iter().map(read).collect()
+}
+
 fn function_tool(rules: &HarmonyRules, mut given: Map<String, Json>) -> Result<FunctionTool, PromptError> {
     let name = json::need_text(FIELD, &mut given, "name")?;
     let description = match json::take_text(FIELD, &mut given, "description")? {
