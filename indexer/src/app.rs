@@ -28,7 +28,7 @@ use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::metrics::DecideMetrics;
-use crate::decide::{Decider, Shared};
+use crate::decide::{Decider, MemoCollector, PromptMemo, Shared};
 use crate::drift::{DriftMetrics, DriftWatch};
 use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
@@ -81,6 +81,7 @@ struct Core {
     index: Arc<RwLock<Index>>,
     books: Arc<Mutex<Books>>,
     ingest: Arc<Ingest>,
+    memo: Arc<PromptMemo>,
     registry: Arc<Registry>,
     drift: Arc<DriftWatch>,
     volatile: Arc<VolatileHeads>,
@@ -201,6 +202,7 @@ impl Core {
             books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
             ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock)?),
             index,
+            memo: Arc::new(PromptMemo::new(rand::random(), config.limits.prompt_memo_bytes)),
             registry: Arc::new(Registry::of_names(&config.models)),
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
             volatile: Arc::new(VolatileHeads::new(clock)),
@@ -238,6 +240,7 @@ impl Core {
             books: self.books.clone(),
             volatile: self.volatile.clone(),
             clock: self.clock,
+            memo: self.memo.clone(),
         };
         let reporter = Reporter {
             books: self.books.clone(),
@@ -283,6 +286,7 @@ impl Metrics {
         registry.register_collector(Box::new(core.ingest.collector()));
         let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
         registry.register_collector(Box::new(endpoints));
+        registry.register_collector(Box::new(MemoCollector { memo: core.memo.clone() }));
         registry
     }
 }

@@ -155,6 +155,8 @@ pub struct Limits {
     pub tokenizer_threads: usize,
     /// Prompts that may wait for that.
     pub tokenizer_queue: usize,
+    /// Memory for beginnings of prompts that were tokenized before, in bytes; 0: none.
+    pub prompt_memo_bytes: usize,
     /// Reservations held at the same time.
     pub reservations: usize,
     /// Blocks in the index.

@@ -25,7 +25,9 @@ use warmpath_kv::index::StreamStats;
 use warmpath_kv::{Hits, Index, PromptKeys, Trust};
 
 mod candidates;
+mod keys;
 mod measure;
+mod memo_metrics;
 pub mod metrics;
 mod pool;
 mod question;
@@ -33,6 +35,8 @@ mod reason;
 #[cfg(test)]
 mod tests;
 
+pub use keys::PromptMemo;
+pub use memo_metrics::MemoCollector;
 pub use question::{Chat, Members, Prompt, Question};
 pub use reason::Reason;
 
@@ -128,6 +132,7 @@ pub struct Shared {
     pub books: Arc<Mutex<Books>>,
     pub volatile: Arc<VolatileHeads>,
     pub clock: Clock,
+    pub memo: Arc<PromptMemo>,
 }
 
 /// What a ranking can go by.
@@ -154,10 +159,10 @@ struct Round<'a> {
 
 impl Decider {
     pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
-        let Shared { registry, view, engines, index, books, volatile, clock } = shared;
+        let Shared { registry, view, engines, index, books, volatile, clock, memo } = shared;
         let ids = DecisionIds::new(books.lock().own());
         Self {
-            measurer: Arc::new(Measurer { index: index.clone(), volatile, metrics: metrics.clone() }),
+            measurer: Arc::new(Measurer { memo, index: index.clone(), volatile, metrics: metrics.clone() }),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
             registry,
             view,

@@ -224,7 +224,7 @@ impl View {
         self.0.read().clone()
     }
 
-    fn publish(&self, snapshot: Snapshot) {
+    pub fn publish(&self, snapshot: Snapshot) {
         *self.0.write() = Arc::new(snapshot);
     }
 }

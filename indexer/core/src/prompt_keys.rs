@@ -1,5 +1,9 @@
 //! The block keys of one prompt. In: tokens after a root. Out: a chain of keys per block size in use. Computed once,
 //! outside every lock: the lookup and the speculation of a decision both go by it.
+//!
+//! Tokens may come in parts: [`KeyPlan::extend`] makes the keys of the blocks that a part completes, and
+//! [`KeyPlan::join`] puts those of all parts together. So who has seen the beginning of a prompt before can keep its
+//! keys and the [`KeyState`] behind it, and hash what is new only.
 
 use std::num::NonZeroU32;
 
@@ -27,6 +31,26 @@ struct Chain {
     keys: Vec<BlockKey>,
 }
 
+/// Where the making of keys stands after some tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    /// For each size, the key of the last whole block.
+    parents: Box<[BlockKey]>,
+    /// The last tokens, as many as some size has in a block that is not whole.
+    pending: Box<[u32]>,
+    tokens: usize,
+}
+
+/// Keys of the blocks that some tokens completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPart {
+    /// Tokens of the prompt before these, and with these.
+    before: usize,
+    after: usize,
+    /// Those of the first size, then those of the second, and so on.
+    keys: Box<[BlockKey]>,
+}
+
 // === impl KeyPlan ===
 
 impl KeyPlan {
@@ -34,14 +58,99 @@ impl KeyPlan {
     #[must_use]
     pub fn keys(&self, namespace: &Namespace<'_>, tokens: &[u32]) -> PromptKeys {
         let root = self.hasher.root(namespace);
-        let chain = |size: &NonZeroU32| {
-            let keys = tokens.chunks_exact(width(*size)).scan(root, |parent, block| {
-                *parent = self.hasher.block(*parent, block, &[]);
-                Some(*parent)
-            });
-            Chain { size: *size, keys: keys.collect() }
-        };
+        let chain =
+            |size: &NonZeroU32| Chain { size: *size, keys: self.chain(root, tokens, *size).collect() };
         PromptKeys { tokens: tokens.len(), chains: self.sizes.iter().map(chain).collect() }
+    }
+
+    /// The state before the first token.
+    #[must_use]
+    pub fn begin(&self, namespace: &Namespace<'_>) -> KeyState {
+        let root = self.hasher.root(namespace);
+        KeyState { parents: self.sizes.iter().map(|_| root).collect(), pending: Box::default(), tokens: 0 }
+    }
+
+    /// The keys of the blocks that `tokens` complete. `state` must come from this plan and is that after them then.
+    #[must_use]
+    pub fn extend(&self, state: &mut KeyState, tokens: &[u32]) -> KeyPart {
+        let (before, after) = (state.tokens, state.tokens + tokens.len());
+        let open = [&state.pending, tokens].concat();
+        let first_open = before - state.pending.len();
+        let mut keys = Vec::with_capacity(self.sizes.iter().map(|size| whole(before, after, *size)).sum());
+        for (size, parent) in self.sizes.iter().zip(&mut state.parents) {
+            let begun = before - before % width(*size);
+            let blocks = open.get(begun - first_open..).unwrap_or_default();
+            keys.extend(self.chain(*parent, blocks, *size));
+            if whole(before, after, *size) > 0 {
+                *parent = keys.last().copied().unwrap_or(*parent);
+            }
+        }
+        let pending = self.sizes.iter().map(|size| after % width(*size)).max().unwrap_or_default();
+        state.pending = open.get(open.len() - pending..).unwrap_or_default().into();
+        state.tokens = after;
+        KeyPart { before, after, keys: keys.into() }
+    }
+
+    /// The keys of a prompt whose tokens came in `parts`, all of them, each made by this plan from the state behind the
+    /// one before.
+    #[must_use]
+    pub fn join<'a>(&self, parts: impl Iterator<Item = &'a KeyPart> + Clone) -> PromptKeys {
+        let tokens = parts.clone().last().map_or(0, |part| part.after);
+        let chain = |(place, size): (usize, &NonZeroU32)| {
+            let earlier = self.sizes.get(..place).unwrap_or_default();
+            let mut keys = Vec::with_capacity(tokens / width(*size));
+            for part in parts.clone() {
+                let begin = earlier.iter().map(|size| part.count(*size)).sum();
+                keys.extend_from_slice(part.keys.get(begin..begin + part.count(*size)).unwrap_or_default());
+            }
+            Chain { size: *size, keys }
+        };
+        PromptKeys { tokens, chains: self.sizes.iter().enumerate().map(chain).collect() }
+    }
+
+    /// Writes what makes the keys of a prompt besides its tokens: plans and namespaces that write the same give the same
+    /// keys.
+    pub fn identify(&self, namespace: &Namespace<'_>, name: &mut Vec<u8>) {
+        // The root stands for the hasher's secret, the names beside it for themselves: a root has 64 bits only.
+        name.extend(self.hasher.root(namespace).0.to_le_bytes());
+        name.extend(self.sizes.len().to_le_bytes());
+        name.extend(self.sizes.iter().flat_map(|size| size.get().to_le_bytes()));
+        for part in [Some(namespace.model), namespace.lora, namespace.salt] {
+            name.push(part.is_some().into());
+            name.extend(part.unwrap_or_default().len().to_le_bytes());
+            name.extend(part.unwrap_or_default().as_bytes());
+        }
+    }
+
+    fn chain(&self, root: BlockKey, tokens: &[u32], size: NonZeroU32) -> impl Iterator<Item = BlockKey> {
+        tokens.chunks_exact(width(size)).scan(root, |parent, block| {
+            *parent = self.hasher.block(*parent, block, &[]);
+            Some(*parent)
+        })
+    }
+}
+
+// === impl KeyState ===
+
+impl KeyState {
+    /// Bytes of memory outside of itself.
+    #[must_use]
+    pub fn owned_bytes(&self) -> usize {
+        size_of_val(&*self.parents) + size_of_val(&*self.pending)
+    }
+}
+
+// === impl KeyPart ===
+
+impl KeyPart {
+    /// Bytes of memory outside of itself.
+    #[must_use]
+    pub fn owned_bytes(&self) -> usize {
+        size_of_val(&*self.keys)
+    }
+
+    fn count(&self, size: NonZeroU32) -> usize {
+        whole(self.before, self.after, size)
     }
 }
 
@@ -63,27 +172,14 @@ impl PromptKeys {
     }
 }
 
+/// Blocks that become whole between two numbers of tokens.
+fn whole(before: usize, after: usize, size: NonZeroU32) -> usize {
+    after / width(size) - before / width(size)
+}
+
 fn width(size: NonZeroU32) -> usize {
     usize::try_from(size.get()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chain_per_size_and_the_block_with_the_last_token_is_not_reusable() {
-        let hasher = KeyHasher::new([1; 16]);
-        let namespace = Namespace { model: "m", lora: None, salt: None };
-        let (two, three) = (NonZeroU32::new(2).expect("2"), NonZeroU32::new(3).expect("3"));
-        let plan = KeyPlan { hasher: hasher.clone(), sizes: vec![two, three] };
-        let keys = plan.keys(&namespace, &[1, 2, 3, 4, 5, 6]);
-        let first = hasher.block(hasher.root(&namespace), &[1, 2], &[]);
-        let second = hasher.block(first, &[3, 4], &[]);
-        assert_eq!(keys.of_size(two), [first, second, hasher.block(second, &[5, 6], &[])]);
-        assert_eq!(keys.of_size(three).len(), 2);
-        let reusable: Vec<_> = keys.reusable().map(|(size, keys)| (size.get(), keys.len())).collect();
-        assert_eq!(reusable, [(2, 2), (3, 1)]);
-        assert!(plan.keys(&namespace, &[]).reusable().all(|(_, keys)| keys.is_empty()));
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@
 mod captures;
 #[path = "../tests/support/golden.rs"]
 mod golden;
+#[path = "support/unpacked.rs"]
+mod unpacked;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flate2::read::GzDecoder;
+use unpacked::unpacked;
 use warmpath_prompt::{ChatRenderer, EncoderKind, FixedClock, ModelFiles, ModelPrompt};
 
 /// Faults shown per model.
@@ -131,24 +134,6 @@ fn read_lines(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     GzDecoder::new(fs::File::open(file)?).read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// A folder with the model's files as the library wants them: `dir` itself, or a copy with tokenizer.json unpacked.
-fn unpacked(dir: &Path) -> Result<PathBuf, String> {
-    let packed = dir.join("tokenizer.json.gz");
-    if !packed.exists() {
-        return Ok(dir.to_owned());
-    }
-    let unpack = || -> std::io::Result<PathBuf> {
-        let copy = std::env::temp_dir().join("warmpath-golden").join(dir.file_name().unwrap_or_default());
-        fs::create_dir_all(&copy)?;
-        let mut text = Vec::new();
-        GzDecoder::new(fs::File::open(&packed)?).read_to_end(&mut text)?;
-        fs::write(copy.join("tokenizer.json"), text)?;
-        fs::copy(dir.join("tokenizer_config.json"), copy.join("tokenizer_config.json"))?;
-        Ok(copy)
-    };
-    unpack().map_err(|error| format!("{}: {error}", packed.display()))
 }
 
 fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {

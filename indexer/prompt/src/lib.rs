@@ -11,7 +11,9 @@
 //! pure function of it, the request and the injected [`Clock`].
 //!
 //! Exact or nothing: where the engine's ids cannot be known, the answer is a [`PromptError`] whose
-//! [`reason`](PromptError::reason) says why, never a guess. No network, no async, no knowledge of other requests.
+//! [`reason`](PromptError::reason) says why, never a guess. No network, no async. What one request leaves to others is in a
+//! [`Memo`] that the caller owns: what beginnings of texts were folded into, so that only the new part of a prompt is
+//! encoded ([`ModelPrompt::fold`]).
 
 mod anthropic;
 mod chat;
@@ -21,6 +23,7 @@ mod error;
 mod harmony;
 mod limits;
 mod media;
+mod memo;
 mod model;
 mod prepared;
 mod request;
@@ -34,6 +37,7 @@ pub use chat::{ChatRequest, TemplateInput};
 pub use check::{Difference, first_difference};
 pub use error::{LoadError, PromptError};
 pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES};
+pub use memo::{CutRule, Cuts, Fold, Folded, Memo, MemoStats, NewlineCuts, Obstacle, Place, Tenant};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use prepared::{Prepared, PreparedText, PromptTokens};
 pub use request::{CompletionRequest, PromptRequest, Task, TokensRequest, Truncate, TruncationSide};

@@ -8,6 +8,7 @@ pub(crate) mod files;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Value as Json};
 
@@ -18,6 +19,7 @@ use crate::error::{LoadError, PromptError};
 use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::media::MediaCuts;
+use crate::memo::{Cuts, Fold, Folded, Memo, Parts, Tenant, Text};
 use crate::prepared::{Prepared, PromptTokens};
 use crate::request::{PromptRequest, Task, Truncate};
 use crate::responses::{self, Converted, ResponsesRequest};
@@ -62,6 +64,9 @@ pub struct ModelFiles {
 pub struct ModelPrompt {
     encoder: Box<dyn Encode>,
     encoder_choice: EncoderChoice,
+    parts: Parts,
+    /// Another one for each that is loaded, so that a memory of one is not taken for that of another.
+    generation: u64,
     chat: Result<ChatTemplates, PromptError>,
     /// Where the model's chats are in the harmony encoding; then there are no templates.
     harmony: Option<Result<Harmony, PromptError>>,
@@ -135,8 +140,10 @@ impl ModelPrompt {
             Harmony::new(files.engine_version, &reference, files.exclude_tools_when_none, clock)
         });
         let Chosen { encoder, choice } = choose(reference, &tokenizer_json, files.encoder)
-            .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path, why })?;
+            .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path.clone(), why })?;
         let mut model = ModelPrompt {
+            parts: Parts::of(&tokenizer_path, &tokenizer_json, &*encoder, files.encoder),
+            generation: next_generation(),
             encoder,
             encoder_choice: choice,
             chat,
@@ -277,6 +284,32 @@ impl ModelPrompt {
         }
     }
 
+    /// The work of the tokenizer as far as it is new to `memo`, and what `fold` makes of the ids. Equal to folding the ids
+    /// of [`encode`](Self::encode).
+    pub fn fold<F: Fold>(
+        &self,
+        prepared: Prepared<'_>,
+        memo: &Memo<F>,
+        tenant: Tenant<'_>,
+        fold: &F,
+    ) -> Result<Folded<F>, PromptError> {
+        match prepared {
+            // Of a text that is cut, or not known to its end, not all ids count.
+            Prepared::Text(text) if text.is_whole() && !text.is_truncated() => {
+                let model = Text {
+                    text: &text.text,
+                    special: text.special,
+                    encoder: &*self.encoder,
+                    parts: &self.parts,
+                    generation: self.generation,
+                };
+                memo.fold(model, tenant, fold)
+                    .map_err(|error| PromptError::Encoder { why: error.to_string() })
+            }
+            other => Ok(Folded::of(fold, &self.encode(other)?)),
+        }
+    }
+
     /// Both steps.
     pub fn tokens<'a>(&self, request: impl Into<PromptRequest<'a>>) -> Result<PromptTokens, PromptError> {
         self.encode(self.prepare(request)?)
@@ -306,6 +339,11 @@ impl ModelPrompt {
     /// Which encoder makes the ids, and why faster ones do not.
     pub fn encoder(&self) -> &EncoderChoice {
         &self.encoder_choice
+    }
+
+    /// Where the model's texts are cut for a [`Memo`], and why not at more places.
+    pub fn cuts(&self) -> &Cuts {
+        self.parts.cuts()
     }
 
     /// The content format that the model's template asks for; `None` where chats cannot be rendered.
@@ -348,6 +386,11 @@ impl ChatTemplates {
         let special = if has_tools { self.with_tools.as_ref() } else { None };
         special.or(self.plain.as_ref())
     }
+}
+
+fn next_generation() -> u64 {
+    static LOADED: AtomicU64 = AtomicU64::new(0);
+    LOADED.fetch_add(1, Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod truncation;
 pub(crate) use choice::{Chosen, choose};
 pub use choice::{EncoderChoice, EncoderKind};
 pub(crate) use hugging_face::HuggingFace;
-pub(crate) use truncation::{ModelLength, Truncation, encode_beginning, encode_truncated};
+pub(crate) use truncation::{ModelLength, Truncation, encode_beginning, encode_truncated, frame};
 
 /// Token ids of one prompt, in the model's vocabulary, in prompt order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -299,6 +299,13 @@ fn limits(mut fields: Fields, p: &mut Problems) -> Limits {
         ),
         tokenizer_threads: threads,
         tokenizer_queue: size(&mut fields, "tokenizer_queue", (1, 1 << 16), queue, p),
+        prompt_memo_bytes: size(
+            &mut fields,
+            "prompt_memo_bytes",
+            (0, 1 << 36),
+            defaults::PROMPT_MEMO_BYTES,
+            p,
+        ),
         reservations: size(&mut fields, "reservations", (1, 1 << 24), defaults::RESERVATIONS, p),
         index_blocks: size(&mut fields, "index_blocks", (1024, 1 << 32), defaults::INDEX_BLOCKS, p),
     };

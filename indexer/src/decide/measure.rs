@@ -7,10 +7,11 @@ use parking_lot::RwLock;
 use warmpath_core::outcome;
 use warmpath_kv::{Index, Namespace, PromptKeys};
 use warmpath_prompt::{
-    CompletionRequest, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest, Task,
-    TokensRequest, Truncate,
+    CompletionRequest, Folded, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest,
+    Task, Tenant, TokensRequest, Truncate,
 };
 
+use super::keys::{KeyFold, PromptMemo};
 use super::metrics::DecideMetrics;
 use super::{Members, Prompt, Question, Reason};
 use crate::models::Model;
@@ -22,6 +23,7 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 /// Everything that measuring needs, shared with the pool's threads.
 #[derive(Debug)]
 pub(super) struct Measurer {
+    pub(super) memo: Arc<PromptMemo>,
     pub(super) index: Arc<RwLock<Index>>,
     pub(super) volatile: Arc<VolatileHeads>,
     pub(super) metrics: DecideMetrics,
@@ -93,61 +95,63 @@ impl Measurer {
     pub(super) fn measure(&self, mut job: Job) -> Result<Measured, Reason> {
         let (single, is_ours) = (job.prompt.count() == 1, job.prompt.is_counted_by_usage());
         let further_tokens = job.prompt.further_tokens();
+        let model = job.model.clone();
+        let (lora, salt) = (job.adapter.clone(), job.cache_salt.clone());
+        let namespace = Namespace { model: &model.name, lora: lora.as_deref(), salt: salt.as_deref() };
+        let fold = KeyFold::new(self.index.read().key_plan(), &namespace);
         let begun = Instant::now();
-        let tokens = tokenize(&mut job, &self.volatile)?;
+        let folded = self.fold(&mut job, &fold)?;
         let tokenized = Instant::now();
         self.metrics.tokenize.observe((tokenized - begun).as_secs_f64());
         in_time(job.give_up_at)?;
 
-        let (lora, salt) = (job.adapter.as_deref(), job.cache_salt.as_deref());
-        let namespace = Namespace { model: &job.model.name, lora, salt };
-        let plan = self.index.read().key_plan();
-        let keys = plan.keys(&namespace, tokens.ids.as_slice());
+        let keys = fold.keys(&folded);
         self.metrics.keys.observe(tokenized.elapsed().as_secs_f64());
         Ok(Measured {
-            prompt_tokens: u32::try_from(tokens.ids.len()).unwrap_or(u32::MAX),
+            prompt_tokens: u32::try_from(folded.tokens()).unwrap_or(u32::MAX),
             further_tokens,
             single,
             is_ours,
-            cut_by: (!tokens.whole).then_some(Reason::Filter(outcome::Reason::Media)),
+            cut_by: (!folded.whole).then_some(Reason::Filter(outcome::Reason::Media)),
             keys,
         })
     }
-}
 
-/// The tokens of the first prompt.
-fn tokenize(job: &mut Job, volatile: &VolatileHeads) -> Result<PromptTokens, Reason> {
-    let renderer = job.model.renderer.as_deref();
-    let (task, special, truncate) = (job.task, job.add_special_tokens, job.truncate);
-    let request: PromptRequest<'_> = match &mut job.prompt {
-        Prompt::Absent(reason) => return Err(*reason),
-        Prompt::Tokens(prompts) => {
-            let ids = prompts.first_mut().map(std::mem::take).unwrap_or_default();
-            if truncate.tokens.is_none() {
-                return Ok(PromptTokens::whole(ids));
+    /// The tokens of the first prompt, as they are folded into keys.
+    fn fold(&self, job: &mut Job, fold: &KeyFold) -> Result<Folded<KeyFold>, Reason> {
+        let tenant = job.cache_salt.as_deref().map_or(Tenant::Common, Tenant::Salted);
+        let renderer = job.model.renderer.as_deref();
+        let (task, special, truncate) = (job.task, job.add_special_tokens, job.truncate);
+        let request: PromptRequest<'_> = match &mut job.prompt {
+            Prompt::Absent(reason) => return Err(*reason),
+            Prompt::Tokens(prompts) => {
+                let ids = prompts.first_mut().map(std::mem::take).unwrap_or_default();
+                if truncate.tokens.is_none() {
+                    return Ok(Folded::of(fold, &PromptTokens::whole(ids)));
+                }
+                TokensRequest { ids, truncate, task }.into()
             }
-            TokensRequest { ids, truncate, task }.into()
+            Prompt::Texts(texts) => {
+                let text = texts.first().map_or("", String::as_str);
+                CompletionRequest { text, add_special_tokens: special, truncate, task }.into()
+            }
+            Prompt::Chat(chat) => chat.request(task, special, truncate).into(),
+            Prompt::Responses(Members { members, has_media }) => {
+                let max_output_tokens = truncate.max_output_tokens;
+                ResponsesRequest { members, max_output_tokens, has_media: *has_media }.into()
+            }
+            Prompt::Messages(Members { members, has_media }) => {
+                MessagesRequest { members, has_media: *has_media }.into()
+            }
+        };
+        let renderer = renderer.ok_or(Reason::NoTokenizer)?;
+        let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
+        in_time(job.give_up_at)?;
+        if let Prepared::Text(prepared) = &prepared {
+            self.volatile.see(&job.model.name, prepared.text());
         }
-        Prompt::Texts(texts) => {
-            let text = texts.first().map_or("", String::as_str);
-            CompletionRequest { text, add_special_tokens: special, truncate, task }.into()
-        }
-        Prompt::Chat(chat) => chat.request(task, special, truncate).into(),
-        Prompt::Responses(Members { members, has_media }) => {
-            let max_output_tokens = truncate.max_output_tokens;
-            ResponsesRequest { members, max_output_tokens, has_media: *has_media }.into()
-        }
-        Prompt::Messages(Members { members, has_media }) => {
-            MessagesRequest { members, has_media: *has_media }.into()
-        }
-    };
-    let renderer = renderer.ok_or(Reason::NoTokenizer)?;
-    let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
-    in_time(job.give_up_at)?;
-    if let Prepared::Text(prepared) = &prepared {
-        volatile.see(&job.model.name, prepared.text());
+        renderer.fold(prepared, &self.memo, tenant, fold).map_err(|error| Reason::from(&error))
     }
-    renderer.encode(prepared).map_err(|error| Reason::from(&error))
 }
 
 /// Between two stages: nothing more is done for nobody.
@@ -180,7 +184,8 @@ mod tests {
         let hasher = KeyHasher::new([0; 16]);
         let index = Arc::new(RwLock::new(Index::new(hasher, IndexLimits::default())));
         let volatile = Arc::new(VolatileHeads::new(Clock::start()));
-        let measurer = Measurer { index, volatile, metrics: DecideMetrics::new() };
+        let memo = Arc::new(PromptMemo::new([0; 16], 1 << 20));
+        let measurer = Measurer { memo, index, volatile, metrics: DecideMetrics::new() };
         let job = |messages: &str, give_up_at| Job {
             model: model.clone(),
             adapter: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use warmpath_prompt::{
-    EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
+    Cuts, EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
 };
 
 use super::{Model, Release, ToldBy};
@@ -72,7 +72,16 @@ fn renderer(
     };
     let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
     log_encoder(&config.name, renderer.encoder());
+    log_cuts(&config.name, renderer.cuts());
     Ok(Some(Arc::new(renderer)))
+}
+
+/// Where the model's prompts can be cut to be remembered, and why not at more places.
+fn log_cuts(model: &str, cuts: &Cuts) {
+    for obstacle in &cuts.obstacles {
+        tracing::info!(model, why = %obstacle, "a kind of place at which texts are not cut");
+    }
+    tracing::info!(model, cut = %cuts.rule, "texts are remembered in parts");
 }
 
 fn log_encoder(model: &str, choice: &EncoderChoice) {

@@ -30,6 +30,7 @@ async fn pages_answer_and_metrics_have_the_prefix() {
 async fn the_readme_lists_every_metric() {
     let sources = concat!(
         include_str!("../../src/admin/collector.rs"),
+        include_str!("../../src/decide/memo_metrics.rs"),
         include_str!("../../src/decide/metrics.rs"),
         include_str!("../../src/drift/metrics.rs"),
         include_str!("../../src/engines/metrics.rs"),

@@ -203,7 +203,7 @@ fn stands_inside() -> PromptError {
 }
 
 /// The special tokens before and after `bare` in `framed`: what the tokenizer's post-processor put there.
-fn frame<'a>(framed: &'a [u32], bare: &[u32]) -> Option<(&'a [u32], &'a [u32])> {
+pub(crate) fn frame<'a>(framed: &'a [u32], bare: &[u32]) -> Option<(&'a [u32], &'a [u32])> {
     let added = framed.len().checked_sub(bare.len())?;
     (0..=added).rev().find_map(|before| {
         let (prefix, rest) = framed.split_at_checked(before)?;
