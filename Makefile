@@ -8,16 +8,18 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm demo test lint fmt bench clean
+.PHONY: help setup wasm web demo test lint fmt bench fuzz clean
 
 help:
 	@printf '%s\n' \
 	  'make demo    two emulated engines, Envoy and the indexer; the same load three times; one table' \
 	  'make test    everything that must hold: format, lints, unit tests, filter.wasm, end-to-end cases' \
 	  'make wasm    the filter for Envoy: target/warmpath/filter.wasm' \
+	  'make web     the request reader and the cost rule for browsers: target/warmpath/web/' \
 	  'make lint    format and lints only' \
 	  'make fmt     format the code' \
 	  'make bench   the benchmarks of every crate that has some' \
+	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
 
@@ -28,7 +30,7 @@ setup:
 lint:
 	cargo fmt --all --check
 	cargo clippy --quiet --all-targets -- -D warnings
-	cargo clippy --quiet --package warmpath-filter --all-targets -- -D warnings
+	cargo clippy --quiet --package warmpath-filter --package web-bindgen --all-targets -- -D warnings
 
 fmt:
 	cargo fmt --all
@@ -36,7 +38,10 @@ fmt:
 wasm: setup
 	filter/build-wasm.sh
 
-test: setup lint wasm
+web: setup
+	filter/web/build.sh
+
+test: setup lint wasm web
 	cargo test
 
 demo: setup wasm
@@ -45,6 +50,11 @@ demo: setup wasm
 
 bench: setup
 	cargo bench --benches
+
+fuzz: TARGET ?= body
+fuzz: SECONDS ?= 600
+fuzz: setup
+	tests/fuzz/run.sh $(TARGET) $(SECONDS)
 
 clean:
 	cargo clean

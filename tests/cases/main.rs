@@ -7,6 +7,8 @@ mod answers;
 #[cfg(test)]
 mod bootstrap;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod bytes;
 #[cfg(test)]
 mod docs;

@@ -72,6 +72,13 @@ impl Bootstrap {
         Ok(())
     }
 
+    /// Takes the filter out: Envoy alone, to compare with.
+    pub fn remove_filter(&mut self) -> Result<()> {
+        let filters = self.at(HTTP_FILTERS)?.as_array_mut().context("envoy.yaml has no list of filters")?;
+        filters.retain(|filter| filter["name"] != "warmpath");
+        Ok(())
+    }
+
     /// Replaces the hosts of a cluster; none makes it an empty one.
     pub fn set_hosts(&mut self, cluster: &str, hosts: &[String]) -> Result<()> {
         let endpoints =

@@ -36,6 +36,21 @@ pub fn filter_wasm() -> Result<PathBuf> {
     Ok(wasm)
 }
 
+/// The folder of the browser build. An error where it is older than its sources, as with the filter.
+pub fn web() -> Result<PathBuf> {
+    let web = existing(target().join("warmpath/web"), "make web")?;
+    let module = existing(web.join("warmpath_web_bg.wasm"), "make web")?;
+    if let Some(newer) = newer_source(&module, &["filter/web/src", "filter/core/src"])? {
+        bail!("the browser build is older than {}: run `make web`", newer.display());
+    }
+    Ok(web)
+}
+
+/// The browser that `tests/setup.sh` provides.
+pub fn browser() -> Result<PathBuf> {
+    existing(target().join("warmpath/browser"), "make setup")
+}
+
 /// The indexer, `warmpath`.
 pub fn indexer() -> Result<PathBuf> {
     native(
