@@ -14,16 +14,15 @@
 //! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
 //! all of whose layers are windowed (no hits).
 
-use hashbrown::HashMap;
-
-use crate::event::{Batch, Event, Medium, Removed};
+use crate::event::{Batch, EngineHash, Event, Medium, Removed};
 use crate::key::KeyHasher;
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
-mod blocks;
+mod chains;
 mod groups;
 mod hits;
+mod hold;
 mod namespace;
 mod speculation;
 mod stats;
@@ -33,9 +32,9 @@ mod streams;
 pub use hits::{Hit, Hits};
 pub use stats::{Admissions, ClearCause, IndexStats, Origin, Removals, Skipped, StreamStats};
 
-use blocks::{BlockTable, Released};
+use chains::Chains;
 use speculation::Speculations;
-use streams::{HashEntry, StreamBlocks};
+use streams::{Slot, Streams};
 
 /// Bounds of the index's memory; a reference takes about 100 bytes (the block, its holder, the engine's hash).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +53,8 @@ pub struct IndexLimits {
 pub struct Index {
     hasher: KeyHasher,
     limits: IndexLimits,
-    blocks: BlockTable,
-    streams: HashMap<StreamId, StreamBlocks>,
+    chains: Chains,
+    streams: Streams,
     /// Sum of the streams' engine hashes.
     references: usize,
     speculations: Speculations,
@@ -78,8 +77,8 @@ impl Index {
         Self {
             hasher,
             limits,
-            blocks: BlockTable::default(),
-            streams: HashMap::new(),
+            chains: Chains::default(),
+            streams: Streams::default(),
             references: 0,
             speculations: Speculations::default(),
             stats: IndexStats::default(),
@@ -89,18 +88,19 @@ impl Index {
     /// Begins a stream of an engine that serves `model`. A stream that exists already is emptied.
     pub fn add_stream(&mut self, stream: StreamId, model: &str) {
         self.clear(stream, ClearCause::EndpointGone);
-        self.streams.insert(stream, StreamBlocks::new(model));
+        self.streams.remove(stream);
+        self.streams.add(stream, model);
     }
 
     /// Forgets a stream. Whatever is applied to it later is ignored.
     pub fn remove_stream(&mut self, stream: StreamId) {
         self.clear(stream, ClearCause::EndpointGone);
-        self.streams.remove(&stream);
+        self.streams.remove(stream);
     }
 
     /// Notes how far the stream may be believed; streams that may not give no hits.
     pub fn set_trust(&mut self, stream: StreamId, trust: Trust) {
-        if let Some(stream) = self.streams.get_mut(&stream) {
+        if let Some(stream) = self.streams.by_id_mut(stream) {
             stream.trust = trust;
         }
     }
@@ -108,7 +108,7 @@ impl Index {
     /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
     /// stream's cache exactly, whatever was lost before.
     pub fn apply(&mut self, stream: StreamId, batch: &Batch, origin: Origin) -> bool {
-        if !self.streams.contains_key(&stream) {
+        if self.streams.slot(stream).is_none() {
             self.stats.skipped.unknown_stream += 1;
             return false;
         }
@@ -127,7 +127,8 @@ impl Index {
     }
 
     fn remove(&mut self, id: StreamId, removed: &Removed) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(slot) = self.streams.slot(id) else { return };
+        let Some(stream) = self.streams.get_mut(slot) else { return };
         if removed.medium != Medium::Gpu {
             self.stats.skipped.other_medium += count(removed.hashes.len());
             return;
@@ -136,63 +137,57 @@ impl Index {
             self.stats.unknown_removals += count(removed.hashes.len());
             return;
         };
+        let before = stream.references();
         for hash in &removed.hashes {
-            let emptied = match stream.hashes.get_mut(hash) {
-                Some(HashEntry::Keyed { key, references }) => match self.blocks.release(*key, id, group) {
-                    Released::NotHeld => {
-                        self.stats.unknown_removals += 1;
-                        continue;
-                    }
-                    released => {
-                        if released == Released::Last {
-                            self.stats.removals.engine_removed += 1;
-                            stream.blocks = stream.blocks.saturating_sub(1);
-                        }
-                        *references = references.saturating_sub(1);
-                        *references == 0
-                    }
-                },
-                Some(HashEntry::Unkeyed { references }) => {
-                    match references.get_mut(group).filter(|references| **references > 0) {
-                        Some(held) => *held -= 1,
-                        None => self.stats.unknown_removals += 1,
-                    }
-                    references.iter().all(|references| *references == 0)
-                }
-                None => {
-                    self.stats.unknown_removals += 1;
-                    continue;
-                }
+            self.remove_copy(slot, *hash, group);
+        }
+        let after = self.streams.get(slot).map_or(before, |stream| stream.references());
+        self.references = self.references + after - before;
+    }
+
+    /// Takes off one copy that the group has under this hash.
+    fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let Some(place) = stream.place(hash) else {
+            if !stream.release_unplaced(hash, group) {
+                self.stats.unknown_removals += 1;
+            }
+            return;
+        };
+        if !stream.take_spare(place, group) {
+            let Some(left) = self.chains.release(place, slot, group) else {
+                self.stats.unknown_removals += 1;
+                return;
             };
-            if emptied {
-                stream.hashes.remove(hash);
-                self.references = self.references.saturating_sub(1);
+            if left.is_empty() {
+                self.stats.removals.engine_removed += 1;
+                stream.blocks = stream.blocks.saturating_sub(1);
             }
         }
+        stream.unrefer(hash);
     }
 
     /// Forgets everything that a stream holds; the stream goes on.
     pub fn clear(&mut self, id: StreamId, cause: ClearCause) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let mut released = 0;
-        for entry in stream.hashes.values() {
-            if let HashEntry::Keyed { key, .. } = entry
-                && self.blocks.release_all(*key, id)
-            {
-                released += 1;
+        let Some(slot) = self.streams.slot(id) else { return };
+        self.stats.removals.expired += self.speculations.drop_stream(slot, &mut self.chains);
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let mut dropped = None;
+        for chain in stream.chains() {
+            if dropped != Some(chain) {
+                self.chains.drop_hold(chain, slot);
+                dropped = Some(chain);
             }
         }
-        self.references = self.references.saturating_sub(stream.hashes.len());
+        self.stats.removals.count_clear(cause, count(stream.blocks));
+        self.references = self.references.saturating_sub(stream.references());
         stream.reset();
-        self.stats.removals.count_clear(cause, released);
-        let dropped = self.speculations.drop_stream(id, &mut self.blocks);
-        self.stats.removals.expired += dropped;
     }
 
     /// How to make the keys of prompts now: with every block size that a stream has shown.
     #[must_use]
     pub fn key_plan(&self) -> KeyPlan {
-        let mut sizes: Vec<_> = self.streams.values().filter_map(|stream| stream.block_size).collect();
+        let mut sizes: Vec<_> = self.streams.iter().filter_map(|stream| stream.block_size).collect();
         sizes.sort_unstable();
         sizes.dedup();
         KeyPlan { hasher: self.hasher.clone(), sizes }
@@ -201,33 +196,32 @@ impl Index {
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
     /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
     pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
-        hits::find(&self.blocks, &self.streams, keys, out);
+        hits::find(&self.chains, &self.streams, keys, out);
     }
 
     /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
     /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
     pub fn speculate(&mut self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
-        let Some(size) = self.streams.get(&stream).and_then(|stream| stream.block_size) else { return };
+        let Some(slot) = self.streams.slot(stream) else { return };
+        let Some(size) = self.streams.get(slot).and_then(|stream| stream.block_size) else { return };
         let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
-        let missing = || keys.of_size(size).iter().filter(|key| !self.blocks.is_stored(**key, stream));
-        let ahead: Vec<_> = missing().take(room).copied().collect();
-        if missing().nth(room).is_some() {
+        let begun = self.speculations.add(slot, keys.of_size(size), room, expires_at, &mut self.chains);
+        self.stats.admissions.speculative += begun.first;
+        if begun.is_cut {
             self.stats.skipped.speculative_capacity += 1;
         }
-        self.stats.admissions.speculative +=
-            self.speculations.add(stream, ahead, expires_at, &mut self.blocks);
     }
 
     /// Drops speculative blocks whose time is over.
     pub fn expire(&mut self, now: Millis) {
-        self.stats.removals.expired += self.speculations.expire(now, &mut self.blocks);
+        self.stats.removals.expired += self.speculations.expire(now, &mut self.chains);
     }
 
     /// Sizes and counters since the start.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         IndexStats {
-            blocks: self.blocks.len(),
+            blocks: self.chains.blocks(),
             references: self.references,
             streams: self.streams.len(),
             speculative_blocks: self.speculations.blocks(),
@@ -238,7 +232,7 @@ impl Index {
     /// What is known of one stream; `None` where it does not exist.
     #[must_use]
     pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {
-        self.streams.get(&stream).map(|stream| StreamStats {
+        self.streams.by_id(stream).map(|stream| StreamStats {
             blocks: stream.blocks,
             block_size: stream.block_size.map(std::num::NonZeroU32::get),
             trust: stream.trust,

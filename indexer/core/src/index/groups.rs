@@ -7,13 +7,12 @@ use crate::event::{Group, GroupKind};
 /// Most KV groups tracked per stream. Models of today have up to seven; of more, the later ones do not limit hits.
 pub(super) const GROUPS_MAX: usize = 8;
 
-/// Something small per group slot: copies, or a mark.
+/// Copies per group slot.
 pub(super) type PerGroup = [u8; GROUPS_MAX];
 
-/// A set of group slots: a byte each, its highest bit being the mark. A lookup makes one per block and holder, so it is
-/// made from the counts of all groups at once.
+/// A set of group slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupMask(u64);
+pub(super) struct GroupMask(u8);
 
 /// The groups seen so far; a group's place is its slot.
 #[derive(Clone, Debug, Default)]
@@ -45,17 +44,16 @@ pub(super) type WindowBlocks = [u32; GROUPS_MAX];
 // === impl GroupMask ===
 
 impl GroupMask {
-    const HIGHEST: u64 = u64::from_ne_bytes([0x80; GROUPS_MAX]);
+    pub(super) const ALL: Self = Self(u8::MAX);
 
-    pub(super) const ALL: Self = Self(Self::HIGHEST);
-
-    /// The groups whose byte is not 0.
     #[inline]
-    pub(super) fn of(groups: PerGroup) -> Self {
-        let bytes = u64::from_le_bytes(groups);
-        // Adding 0x7f carries into the highest bit of every byte with a lower bit set, and never beyond it.
-        let carried = (bytes & !Self::HIGHEST) + !Self::HIGHEST;
-        Self((carried | bytes) & Self::HIGHEST)
+    pub(super) fn with(self, slot: usize) -> Self {
+        Self(self.0 | Self::bit(slot))
+    }
+
+    #[inline]
+    pub(super) fn without(self, slot: usize) -> Self {
+        Self(self.0 & !Self::bit(slot))
     }
 
     #[inline]
@@ -63,12 +61,18 @@ impl GroupMask {
         self.0 & other.0 == other.0
     }
 
+    #[inline]
     pub(super) fn has(self, slot: usize) -> bool {
-        (self.0 >> (8 * slot)) & 0x80 != 0
+        self.0 & Self::bit(slot) != 0
     }
 
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Slots are below [`GROUPS_MAX`].
+    fn bit(slot: usize) -> u8 {
+        1 << (slot % GROUPS_MAX)
     }
 }
 
@@ -111,13 +115,16 @@ impl Groups {
         Some((self.seen.len() - 1, told))
     }
 
+    /// There is one group, and it is a full one.
+    #[inline]
+    pub(super) fn is_one_full(&self) -> bool {
+        matches!(self.seen.as_slice(), [SeenGroup { role: Role::Full, .. }])
+    }
+
     /// The groups that must hold every block.
     pub(super) fn full(&self) -> GroupMask {
-        let mut full = PerGroup::default();
-        for (mark, group) in full.iter_mut().zip(&self.seen) {
-            *mark = u8::from(group.role == Role::Full);
-        }
-        GroupMask::of(full)
+        let full = self.seen.iter().enumerate().filter(|(_, group)| group.role == Role::Full);
+        full.fold(GroupMask::default(), |mask, (slot, _)| mask.with(slot))
     }
 
     /// Blocks needed before the end of a hit. Windows over blocks of another size than `block_size` cannot be laid
@@ -133,25 +140,5 @@ impl Groups {
             }
         }
         windows
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mask_holds_the_groups_whose_byte_is_not_zero() {
-        for byte in [1, 0x7f, 0x80, 0xff] {
-            for pattern in 0..=u8::MAX {
-                let groups = std::array::from_fn(|slot| if pattern >> slot & 1 == 1 { byte } else { 0 });
-                let mask = GroupMask::of(groups);
-                for slot in 0..GROUPS_MAX {
-                    assert_eq!(mask.has(slot), pattern >> slot & 1 == 1, "{byte} at {slot} of {groups:?}");
-                }
-                assert!(GroupMask::ALL.contains(mask));
-                assert_eq!(mask.is_empty(), pattern == 0);
-            }
-        }
     }
 }

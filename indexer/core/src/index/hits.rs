@@ -1,14 +1,13 @@
-//! Block keys → how many leading tokens each stream holds. Walks the chain of each block size from the root until nobody
-//! holds the next block.
-
-use hashbrown::HashMap;
+//! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each block size, until nobody
+//! holds what comes next.
 
 use crate::prompt_keys::PromptKeys;
 use crate::stream::StreamId;
 
-use super::blocks::{BlockTable, Holder};
+use super::chains::Chains;
 use super::groups::{GroupMask, WindowBlocks};
-use super::streams::StreamBlocks;
+use super::hold::Hold;
+use super::streams::{Reading, Slot, Streams};
 
 /// What one stream holds of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +20,20 @@ pub struct Hit {
 /// The answer of a lookup, and its scratch space.
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
+    /// Sorted by stream.
     found: Vec<Hit>,
-    walks: Vec<Walk>,
+    /// Streams with one group that have held every block so far; sorted by slot.
+    plain: Vec<Slot>,
+    /// The same of streams with several groups.
+    grouped: Vec<GroupedWalk>,
 }
 
-/// A stream that has held every block so far.
+/// A stream whose blocks must be looked at one by one, and that has held every one so far.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
-    stream: StreamId,
+struct GroupedWalk {
+    slot: Slot,
     full: GroupMask,
     windows: WindowBlocks,
-    has_windows: bool,
     /// Unbroken blocks up to here, per windowed group.
     runs: WindowBlocks,
     /// Blocks walked.
@@ -40,10 +42,19 @@ struct Walk {
     hit: u32,
 }
 
+/// One lookup for one block size, on its way.
+struct Search<'a> {
+    streams: &'a Streams,
+    size: u32,
+    /// Blocks behind the walks.
+    depth: u32,
+    found: &'a mut Vec<Hit>,
+}
+
 // === impl Hits ===
 
 impl Hits {
-    /// Streams that hold something, in no particular order.
+    /// Streams that hold something, sorted.
     #[must_use]
     pub fn as_slice(&self) -> &[Hit] {
         &self.found
@@ -52,104 +63,165 @@ impl Hits {
     /// Tokens that `stream` holds.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        self.found.iter().find(|hit| hit.stream == stream).map_or(0, |hit| hit.tokens)
+        let at = self.found.binary_search_by_key(&stream, |hit| hit.stream).ok();
+        at.and_then(|at| self.found.get(at)).map_or(0, |hit| hit.tokens)
     }
 }
 
-pub(super) fn find(
-    blocks: &BlockTable,
-    streams: &HashMap<StreamId, StreamBlocks>,
-    keys: &PromptKeys,
-    out: &mut Hits,
-) {
-    out.found.clear();
-    for (size, chain) in keys.reusable() {
-        let size = size.get();
-        let Some((first, chain)) = chain.split_first() else { continue };
-        out.walks.clear();
-        for holder in blocks.holders(*first) {
-            if let Some(mut walk) = Walk::begin(holder, streams, size)
-                && walk.step(holder)
-            {
-                out.walks.push(walk);
+pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
+    let Hits { found, plain, grouped } = out;
+    found.clear();
+    for (size, prompt) in keys.reusable() {
+        plain.clear();
+        grouped.clear();
+        let mut search = Search { streams, size: size.get(), depth: 0, found: &mut *found };
+        let mut rest = prompt;
+        while let Some(next) = rest.first()
+            && let Some(chain) = chains.beginning(*next)
+        {
+            let common = chain.common(rest);
+            let blocks = u32::try_from(common).unwrap_or(u32::MAX);
+            if search.depth == 0 {
+                search.begin(chain.holds(), blocks, plain, grouped);
+            } else {
+                search.go_on(chain.holds(), blocks, plain, grouped);
             }
-        }
-        let found = &mut out.found;
-        for key in chain {
-            if out.walks.is_empty() {
+            search.depth += blocks;
+            rest = rest.get(common..).unwrap_or_default();
+            if plain.is_empty() && grouped.is_empty() {
                 break;
             }
-            // Both are sorted by stream.
-            let mut holders = blocks.holders(*key);
-            out.walks.retain_mut(|walk| {
-                while let [first, rest @ ..] = holders
-                    && first.stream < walk.stream
-                {
-                    holders = rest;
-                }
-                let goes_on = match holders {
-                    [holder, ..] if holder.stream == walk.stream => walk.step(holder),
-                    _ => false,
-                };
-                if !goes_on {
-                    walk.end(size, found);
-                }
-                goes_on
-            });
         }
-        for walk in &out.walks {
-            walk.end(size, found);
+        for slot in &*plain {
+            search.end(*slot, search.depth);
+        }
+        for walk in &*grouped {
+            search.end(walk.slot, walk.hit);
+        }
+    }
+    // Nearly sorted already, which this sort makes use of.
+    found.sort_by_key(|hit| hit.stream);
+}
+
+// === impl Search ===
+
+impl Search<'_> {
+    /// The first chain: whoever holds something of it is looked at.
+    fn begin(
+        &mut self,
+        holds: &[(Slot, Hold)],
+        blocks: u32,
+        plain: &mut Vec<Slot>,
+        grouped: &mut Vec<GroupedWalk>,
+    ) {
+        for (slot, hold) in holds {
+            match self.streams.get(*slot).and_then(|stream| stream.reading(self.size)) {
+                None => {}
+                Some(Reading::Plain) => {
+                    let goes_on = self.takes(*slot, hold, blocks);
+                    plain.extend(goes_on.then_some(*slot));
+                }
+                Some(Reading::Grouped { full, windows }) => {
+                    let runs = WindowBlocks::default();
+                    let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
+                    if walk.takes(hold, blocks) { grouped.push(walk) } else { self.end(*slot, walk.hit) }
+                }
+            }
+        }
+    }
+
+    /// A further chain: only who has held everything before it is looked at.
+    fn go_on(
+        &mut self,
+        holds: &[(Slot, Hold)],
+        blocks: u32,
+        plain: &mut Vec<Slot>,
+        grouped: &mut Vec<GroupedWalk>,
+    ) {
+        let mut seeker = Seeker(holds);
+        plain.retain(|slot| match seeker.seek(*slot) {
+            Some(hold) => self.takes(*slot, hold, blocks),
+            None => {
+                self.end(*slot, self.depth);
+                false
+            }
+        });
+        let mut seeker = Seeker(holds);
+        grouped.retain_mut(|walk| {
+            let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, blocks));
+            if !goes_on {
+                self.end(walk.slot, walk.hit);
+            }
+            goes_on
+        });
+    }
+
+    /// Takes the first `blocks` of a chain, all at once; `false`: not all of them are held, so the walk is over.
+    #[inline]
+    fn takes(&mut self, slot: Slot, hold: &Hold, blocks: u32) -> bool {
+        let reach = hold.reach(blocks);
+        if reach < blocks {
+            self.end(slot, self.depth + reach);
+        }
+        reach == blocks
+    }
+
+    fn end(&mut self, slot: Slot, hit: u32) {
+        if hit > 0
+            && let Some(stream) = self.streams.get(slot)
+        {
+            self.found.push(Hit { stream: stream.id, tokens: hit.saturating_mul(self.size) });
         }
     }
 }
 
-// === impl Walk ===
+/// Finds holds by rising slots.
+struct Seeker<'a>(&'a [(Slot, Hold)]);
 
-impl Walk {
-    fn begin(holder: &Holder, streams: &HashMap<StreamId, StreamBlocks>, size: u32) -> Option<Self> {
-        let stream = streams.get(&holder.stream).filter(|stream| stream.trust.is_scored())?;
-        let block_size = stream.block_size.filter(|learnt| learnt.get() == size)?;
-        let full = stream.groups.full();
-        let windows = stream.groups.windows(block_size);
-        (!full.is_empty()).then(|| Self {
-            stream: holder.stream,
-            full,
-            has_windows: windows != WindowBlocks::default(),
-            windows,
-            runs: WindowBlocks::default(),
-            depth: 0,
-            hit: 0,
-        })
-    }
+// === impl Seeker ===
 
-    /// Takes the next block; `false`: it is not held, so the walk is over.
-    #[inline]
-    fn step(&mut self, holder: &Holder) -> bool {
-        let groups = holder.groups();
-        if !groups.contains(self.full) {
-            return false;
-        }
-        self.depth += 1;
-        if !self.has_windows {
-            self.hit = self.depth;
-            return true;
-        }
-        let mut may_end_here = true;
-        for (slot, (run, window)) in self.runs.iter_mut().zip(self.windows).enumerate() {
-            if window > 0 {
-                *run = if groups.has(slot) { *run + 1 } else { 0 };
-                may_end_here &= *run >= window.min(self.depth);
+impl<'a> Seeker<'a> {
+    fn seek(&mut self, slot: Slot) -> Option<&'a Hold> {
+        while let [(first, hold), behind @ ..] = self.0 {
+            if *first == slot {
+                return Some(hold);
             }
+            if *first > slot {
+                return None;
+            }
+            self.0 = behind;
         }
-        if may_end_here {
-            self.hit = self.depth;
+        None
+    }
+}
+
+// === impl GroupedWalk ===
+
+impl GroupedWalk {
+    /// Takes the first `blocks` of a chain, one by one; `false`: not all of them are held, so the walk is over.
+    fn takes(&mut self, hold: &Hold, blocks: u32) -> bool {
+        for at in 0..blocks {
+            let groups = hold.counted(at);
+            if !groups.contains(self.full) {
+                return false;
+            }
+            self.depth += 1;
+            if self.may_end(groups) {
+                self.hit = self.depth;
+            }
         }
         true
     }
 
-    fn end(&self, size: u32, found: &mut Vec<Hit>) {
-        if self.hit > 0 {
-            found.push(Hit { stream: self.stream, tokens: self.hit.saturating_mul(size) });
+    /// Whether a hit may end behind this block: every windowed group has the blocks just before the boundary.
+    fn may_end(&mut self, groups: GroupMask) -> bool {
+        let mut may_end = true;
+        for (slot, (run, window)) in self.runs.iter_mut().zip(&self.windows).enumerate() {
+            if *window > 0 {
+                *run = if groups.has(slot) { *run + 1 } else { 0 };
+                may_end &= *run >= (*window).min(self.depth);
+            }
         }
+        may_end
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::key::BlockKey;
-use crate::stream::{Millis, StreamId};
+use crate::stream::Millis;
 
-use super::blocks::BlockTable;
-use super::count;
+use super::chains::{ChainId, Chains, Place};
+use super::streams::Slot;
 
 #[derive(Debug, Default)]
 pub(super) struct Speculations {
@@ -18,8 +18,21 @@ pub(super) struct Speculations {
 
 #[derive(Debug)]
 struct Speculation {
-    stream: StreamId,
-    keys: Vec<BlockKey>,
+    slot: Slot,
+    /// Where the blocks have their places. A chain may be gone by the end, and its number used again: then nothing in
+    /// it is expected so early by this stream, or rightly forgotten.
+    chains: Vec<ChainId>,
+    /// Blocks speculated on.
+    blocks: usize,
+}
+
+/// What a new speculation came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// Blocks that were not expected before.
+    pub(super) first: u64,
+    /// The limit cut it short.
+    pub(super) is_cut: bool,
 }
 
 // === impl Speculations ===
@@ -30,59 +43,94 @@ impl Speculations {
         self.blocks
     }
 
-    /// Returns how many blocks came to be held speculatively.
+    /// Expects those blocks of a prompt that the stream does not hold, at most `room` of them.
     pub(super) fn add(
         &mut self,
-        stream: StreamId,
-        keys: Vec<BlockKey>,
-        expires_at: Millis,
-        blocks: &mut BlockTable,
-    ) -> u64 {
-        if keys.is_empty() {
-            return 0;
-        }
-        let first = keys.iter().filter(|key| blocks.speculate(**key, stream, expires_at)).count();
-        self.blocks += keys.len();
-        self.arrivals += 1;
-        self.by_expiry.insert((expires_at, self.arrivals), Speculation { stream, keys });
-        count(first)
-    }
-
-    /// Returns how many blocks ceased to be held speculatively.
-    pub(super) fn expire(&mut self, now: Millis, blocks: &mut BlockTable) -> u64 {
-        let mut dropped = 0;
-        while let Some(entry) = self.by_expiry.first_entry() {
-            if entry.key().0 > now {
+        slot: Slot,
+        prompt: &[BlockKey],
+        room: usize,
+        until: Millis,
+        chains: &mut Chains,
+    ) -> Begun {
+        let mut speculation = Speculation { slot, chains: Vec::new(), blocks: 0 };
+        let mut begun = Begun::default();
+        let mut after: Option<Place> = None;
+        let mut stretch: Option<(ChainId, u32, u32)> = None;
+        for (position, key) in prompt.iter().enumerate() {
+            let found = chains.find(after, *key);
+            let is_stored = found.is_some_and(|place| {
+                chains.hold(place.chain, slot).is_some_and(|hold| !hold.stored(place.at).is_empty())
+            });
+            if !is_stored && speculation.blocks == room {
+                begun.is_cut = true;
                 break;
             }
-            let expires_at = entry.key().0;
-            dropped += Self::undo(expires_at, &entry.remove(), &mut self.blocks, blocks);
+            let place = match found {
+                Some(place) => place,
+                None => chains.place(after, *key, prompt.len() - position - 1),
+            };
+            after = Some(place);
+            stretch = match stretch {
+                Some((chain, from, to)) if !is_stored && chain == place.chain && to == place.at => {
+                    Some((chain, from, to + 1))
+                }
+                earlier => {
+                    begun.first += speculation.expect(earlier, until, chains);
+                    (!is_stored).then_some((place.chain, place.at, place.at + 1))
+                }
+            };
+            speculation.blocks += usize::from(!is_stored);
+        }
+        begun.first += speculation.expect(stretch, until, chains);
+        if speculation.blocks > 0 {
+            self.blocks += speculation.blocks;
+            self.arrivals += 1;
+            self.by_expiry.insert((until, self.arrivals), speculation);
+        }
+        begun
+    }
+
+    /// Returns how many blocks ceased to be expected.
+    pub(super) fn expire(&mut self, now: Millis, chains: &mut Chains) -> u64 {
+        let mut dropped = 0;
+        while let Some(entry) = self.by_expiry.first_entry() {
+            let (until, _) = *entry.key();
+            if until > now {
+                break;
+            }
+            let speculation = entry.remove();
+            dropped += self.end(speculation, until, chains);
         }
         dropped
     }
 
     /// The same for everything of one stream.
-    pub(super) fn drop_stream(&mut self, stream: StreamId, blocks: &mut BlockTable) -> u64 {
+    pub(super) fn drop_stream(&mut self, slot: Slot, chains: &mut Chains) -> u64 {
         let mut dropped = 0;
-        self.by_expiry.retain(|(expires_at, _), speculation| {
-            let keeps = speculation.stream != stream;
-            if !keeps {
-                dropped += Self::undo(*expires_at, speculation, &mut self.blocks, blocks);
-            }
-            keeps
-        });
+        let of_stream = self.by_expiry.extract_if(.., |_, speculation| speculation.slot == slot);
+        for ((until, _), speculation) in of_stream.collect::<Vec<_>>() {
+            dropped += self.end(speculation, until, chains);
+        }
         dropped
     }
 
-    fn undo(until: Millis, speculation: &Speculation, counted: &mut usize, blocks: &mut BlockTable) -> u64 {
-        *counted = counted.saturating_sub(speculation.keys.len());
-        count(
-            speculation
-                .keys
-                .iter()
-                .filter(|key| blocks.unspeculate(**key, speculation.stream, until))
-                .count(),
-        )
+    fn end(&mut self, speculation: Speculation, until: Millis, chains: &mut Chains) -> u64 {
+        self.blocks = self.blocks.saturating_sub(speculation.blocks);
+        let expired = |chain| u64::from(chains.expire(chain, speculation.slot, until));
+        speculation.chains.into_iter().map(expired).sum()
+    }
+}
+
+// === impl Speculation ===
+
+impl Speculation {
+    /// Expects a stretch of one chain. Returns how many blocks were not expected before.
+    fn expect(&mut self, stretch: Option<(ChainId, u32, u32)>, until: Millis, chains: &mut Chains) -> u64 {
+        let Some((chain, from, to)) = stretch else { return 0 };
+        if self.chains.last() != Some(&chain) {
+            self.chains.push(chain);
+        }
+        chains.expect(chain, self.slot, from..to, until).into()
     }
 }
 

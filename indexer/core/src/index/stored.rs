@@ -2,22 +2,44 @@
 
 use std::num::NonZeroU32;
 
-use hashbrown::hash_map::Entry;
-
 use crate::event::{EngineHash, Medium, Stored};
-use crate::key::BlockKey;
+use crate::key::{BlockKey, KeyHasher};
 use crate::stream::StreamId;
 
-use super::blocks::Added;
-use super::groups::{GROUPS_MAX, Role};
-use super::stats::Origin;
-use super::streams::HashEntry;
+use super::chains::{Chains, Place};
+use super::groups::Role;
+use super::stats::{Admissions, Origin, Skipped};
+use super::streams::{Referred, Slot, StreamBlocks};
 use super::{Index, count, namespace};
+
+/// The blocks of one event on their way in.
+struct Entering<'a> {
+    stream: &'a mut StreamBlocks,
+    slot: Slot,
+    chains: &'a mut Chains,
+    admissions: &'a mut Admissions,
+    skipped: &'a mut Skipped,
+    origin: Origin,
+    /// Most engine hashes that the stream may have now.
+    references_max: usize,
+}
+
+/// Where a block stands in its prompt.
+#[derive(Clone, Copy)]
+struct Link {
+    /// The block before it; `None`: it is the first.
+    after: Option<Place>,
+    key: BlockKey,
+    /// How many blocks of the same event follow.
+    more: usize,
+}
 
 impl Index {
     pub(super) fn store(&mut self, id: StreamId, stored: &Stored, origin: Origin) {
         let blocks = count(stored.hashes.len());
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(slot) = self.streams.slot(id) else { return };
+        let room = self.limits.references_max.saturating_sub(self.references);
+        let Some(stream) = self.streams.get_mut(slot) else { return };
         if stored.medium != Medium::Gpu {
             self.stats.skipped.other_medium += blocks;
             return;
@@ -36,128 +58,127 @@ impl Index {
             self.stats.skipped.groups += blocks;
             return;
         };
-        if role != Role::Full {
-            for hash in &stored.hashes {
-                if !self.reference_by_hash(id, *hash, group, origin) {
+        let before = stream.references();
+        let mut entering = Entering {
+            references_max: (before + room).min(self.limits.stream_references_max),
+            stream,
+            slot,
+            chains: &mut self.chains,
+            admissions: &mut self.stats.admissions,
+            skipped: &mut self.stats.skipped,
+            origin,
+        };
+        if role == Role::Full {
+            entering.enter(&self.hasher, stored, size, fills, group);
+        } else {
+            entering.enter_by_hash(stored, group);
+        }
+        self.references = self.references + entering.stream.references() - before;
+    }
+}
+
+// === impl Entering ===
+
+impl Entering<'_> {
+    /// Blocks of a full-attention group: their tokens tell which they are.
+    fn enter(&mut self, hasher: &KeyHasher, stored: &Stored, size: NonZeroU32, fills: bool, group: usize) {
+        let blocks = count(stored.hashes.len());
+        if !fills {
+            self.skipped.token_mismatch += blocks;
+            return;
+        }
+        if *self.stream.block_size.get_or_insert(size) != size {
+            self.skipped.block_size += blocks;
+            return;
+        }
+        let Some((mut after, mut key)) = self.parent(hasher, stored) else {
+            self.skipped.unknown_parent += blocks;
+            return;
+        };
+        let width = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        let chunks = stored.tokens.chunks_exact(width);
+        for (position, (hash, tokens)) in stored.hashes.iter().zip(chunks).enumerate() {
+            key = hasher.block(key, tokens, &namespace::extras_of(stored, position));
+            let more = stored.hashes.len() - position - 1;
+            let known = self.chains.find(after, key);
+            match self.copy(*hash, known, Link { after, key, more }, group) {
+                Referred::Counted(place) | Referred::TooMany(place) => after = Some(place),
+                Referred::Conflict => {
+                    self.skipped.unknown_parent += count(more);
                     return;
                 }
+                Referred::Full => return,
             }
-            return;
         }
-        if !fills {
-            self.stats.skipped.token_mismatch += blocks;
-            return;
-        }
-        if *stream.block_size.get_or_insert(size) != size {
-            self.stats.skipped.block_size += blocks;
-            return;
-        }
-        let first = match stored.parent {
-            None => Some(self.hasher.root(&namespace::of_first_block(&stream.model, stored))),
-            Some(parent) => stream.key_of(parent),
+    }
+
+    /// Place and key of what comes before the event's first block; `None` where it is not known.
+    fn parent(&self, hasher: &KeyHasher, stored: &Stored) -> Option<(Option<Place>, BlockKey)> {
+        let Some(parent) = stored.parent else {
+            return Some((None, hasher.root(&namespace::of_first_block(&self.stream.model, stored))));
         };
-        let Some(mut key) = first else {
-            self.stats.skipped.unknown_parent += blocks;
-            return;
-        };
-        for (position, (hash, tokens)) in
-            stored.hashes.iter().zip(stored.tokens.chunks_exact(width)).enumerate()
-        {
-            key = self.hasher.block(key, tokens, &namespace::extras_of(stored, position));
-            if !self.reference(id, *hash, key, group, origin) {
+        let place = self.stream.place(parent)?;
+        Some((Some(place), self.chains.key(place)?))
+    }
+
+    /// Blocks of a group whose tokens do not tell which they are: by hash alone. Groups share the hashes, so the
+    /// full-attention group's event tells the place, sooner or later in the same batch.
+    fn enter_by_hash(&mut self, stored: &Stored, group: usize) {
+        for hash in &stored.hashes {
+            if let Some(place) = self.stream.place(*hash) {
+                self.recopy(*hash, place, group);
+            } else if self.stream.references() < self.references_max || self.stream.is_unplaced(*hash) {
+                self.stream.note_unplaced(*hash, group);
+            } else {
+                self.skipped.capacity += 1;
                 return;
             }
         }
     }
 
-    /// Counts a copy of the block `key`, known to the engine as `hash`. `false`: there is no room for it, and so no
-    /// use in what comes after it.
-    fn reference(
-        &mut self,
-        id: StreamId,
-        hash: EngineHash,
-        key: BlockKey,
-        group: usize,
-        origin: Origin,
-    ) -> bool {
-        let Some(stream) = self.streams.get_mut(&id) else { return false };
-        let is_full = self.references >= self.limits.references_max
-            || stream.hashes.len() >= self.limits.stream_references_max;
-        let mut earlier = [0; GROUPS_MAX];
-        let references = match stream.hashes.entry(hash) {
-            Entry::Vacant(_) if is_full => {
-                self.stats.skipped.capacity += 1;
-                return false;
-            }
-            Entry::Vacant(vacant) => {
-                self.references += 1;
-                vacant.insert(HashEntry::Keyed { key, references: 0 })
-            }
-            Entry::Occupied(occupied) => {
-                let entry = occupied.into_mut();
-                match entry {
-                    HashEntry::Keyed { key: known, .. } if *known != key => {
-                        self.stats.skipped.conflicting_hash += 1;
-                        return true;
-                    }
-                    HashEntry::Keyed { .. } => {}
-                    HashEntry::Unkeyed { references } => {
-                        earlier = *references;
-                        let references = earlier.iter().map(|copies| u32::from(*copies)).sum();
-                        *entry = HashEntry::Keyed { key, references };
+    /// Counts a copy of a block under its hash, and those counted while its place was not known.
+    fn copy(&mut self, hash: EngineHash, known: Option<Place>, link: Link, group: usize) -> Referred {
+        let has_room = self.stream.references() < self.references_max;
+        let chains = &mut *self.chains;
+        let make = || chains.place(link.after, link.key, link.more);
+        let referred = self.stream.refer(hash, known, has_room, make);
+        match referred {
+            Referred::Counted(place) => {
+                self.hold(place, group);
+                if let Some(earlier) = self.stream.take_unplaced(hash) {
+                    for (group, copies) in earlier.into_iter().enumerate() {
+                        for _ in 0..copies {
+                            self.recopy(hash, place, group);
+                        }
                     }
                 }
-                entry
             }
-        };
-        let mut is_first = false;
-        for (group, copies) in earlier.into_iter().enumerate().filter(|(_, copies)| *copies > 0) {
-            is_first |= self.blocks.add(key, id, group, copies) == Added::First;
+            Referred::TooMany(_) => self.skipped.copies += 1,
+            Referred::Conflict => self.skipped.conflicting_hash += 1,
+            Referred::Full => self.skipped.capacity += 1,
         }
-        match self.blocks.add(key, id, group, 1) {
-            Added::TooMany => self.stats.skipped.copies += 1,
-            added => {
-                is_first |= added == Added::First;
-                if let HashEntry::Keyed { references, .. } = references {
-                    *references += 1;
-                }
-            }
-        }
-        if is_first {
-            stream.blocks += 1;
-            match origin {
-                Origin::Published => self.stats.admissions.stored += 1,
-                Origin::Replayed => self.stats.admissions.restored += 1,
-            }
-        }
-        true
+        referred
     }
 
-    /// The same for a group whose tokens do not tell which blocks are meant: by hash alone. Groups share the hashes,
-    /// so the full-attention group's event tells the key, sooner or later in the same batch.
-    fn reference_by_hash(&mut self, id: StreamId, hash: EngineHash, group: usize, origin: Origin) -> bool {
-        let Some(stream) = self.streams.get_mut(&id) else { return false };
-        if let Some(key) = stream.key_of(hash) {
-            return self.reference(id, hash, key, group, origin);
+    /// Counts a copy of a block whose hash is known already.
+    fn recopy(&mut self, hash: EngineHash, place: Place, group: usize) {
+        match self.stream.refer(hash, Some(place), true, || place) {
+            Referred::Counted(place) => self.hold(place, group),
+            Referred::TooMany(_) | Referred::Conflict | Referred::Full => self.skipped.copies += 1,
         }
-        let is_full = self.references >= self.limits.references_max
-            || stream.hashes.len() >= self.limits.stream_references_max;
-        let entry = match stream.hashes.entry(hash) {
-            Entry::Vacant(_) if is_full => {
-                self.stats.skipped.capacity += 1;
-                return false;
-            }
-            Entry::Vacant(vacant) => {
-                self.references += 1;
-                vacant.insert(HashEntry::Unkeyed { references: [0; GROUPS_MAX] })
-            }
-            Entry::Occupied(occupied) => occupied.into_mut(),
-        };
-        if let HashEntry::Unkeyed { references } = entry
-            && let Some(references) = references.get_mut(group)
-        {
-            *references = references.saturating_add(1);
+    }
+
+    fn hold(&mut self, place: Place, group: usize) {
+        let had = self.chains.store(place, self.slot, group);
+        if had.has(group) {
+            self.stream.add_spare(place, group);
         }
-        true
+        if had.is_empty() {
+            self.stream.blocks += 1;
+            match self.origin {
+                Origin::Published => self.admissions.stored += 1,
+                Origin::Replayed => self.admissions.restored += 1,
+            }
+        }
     }
 }

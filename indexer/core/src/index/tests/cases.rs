@@ -169,8 +169,8 @@ fn copies_beyond_the_cap_leave_no_more_than_the_cap_behind() {
     for _ in 0..1000 {
         store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
     }
-    assert_eq!(index.stats().skipped.copies, 1000 - u64::from(blocks::COPIES_MAX));
-    for _ in 0..blocks::COPIES_MAX {
+    assert_eq!(index.stats().skipped.copies, 1000 - u64::from(streams::COPIES_MAX));
+    for _ in 0..streams::COPIES_MAX {
         assert_eq!(hit(&index, A, &PROMPT), 2);
         remove(&mut index, A, &[10]);
     }

@@ -1,0 +1,312 @@
+//! Where blocks have their place: chains of keys, found by the key of their first block.
+//!
+//! A chain is a stretch of blocks that were told of one after the other. Keys are chained hashes, so whoever finds the
+//! last key of a stretch in a prompt has found all of it: a lookup probes the map once per chain and compares a few keys.
+//! Where two prompts part, the later one begins a chain of its own behind the block they share; nothing is moved, so a
+//! block's [`Place`] stays as it is for as long as anyone holds the block.
+//!
+//! Each key has at most one place: before a key gets one, the chain it would go on in and the map are asked.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::key::BlockKey;
+use crate::stream::Millis;
+
+use super::groups::GroupMask;
+use super::hold::Hold;
+use super::streams::Slot;
+
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    chains: Vec<Chain>,
+    /// Chains that hold nothing, to be used again.
+    free: Vec<ChainId>,
+    heads: HashMap<BlockKey, ChainId, BuildHasherDefault<KeyAsHash>>,
+    /// Keys in all chains.
+    keys: usize,
+}
+
+/// A stretch of blocks, and who holds which of them.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    keys: Vec<BlockKey>,
+    /// Sorted by stream; none of them empty.
+    holds: Vec<(Slot, Hold)>,
+}
+
+/// A chain's number. Used again after the chain is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ChainId(pub(super) u32);
+
+/// A block's place: the `at`th block of a chain, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) chain: ChainId,
+    pub(super) at: u32,
+}
+
+/// Most blocks of one chain, so that a place fits in the word that an engine hash stands for; 16,777,215 blocks of one
+/// prompt are 268 million tokens.
+pub(super) const CHAIN_BLOCKS_MAX: u32 = (1 << 24) - 1;
+
+/// A block key is uniform and secret already: it is its own hash.
+#[derive(Default)]
+pub(super) struct KeyAsHash(u64);
+
+// === impl Chains ===
+
+impl Chains {
+    /// Blocks that have a place: all that someone holds, and what lies before those in their chains.
+    pub(super) fn blocks(&self) -> usize {
+        self.keys
+    }
+
+    pub(super) fn get(&self, id: ChainId) -> Option<&Chain> {
+        self.chains.get(index(id.0))
+    }
+
+    /// The chain that begins with this key.
+    pub(super) fn beginning(&self, key: BlockKey) -> Option<&Chain> {
+        self.heads.get(&key).and_then(|id| self.get(*id))
+    }
+
+    pub(super) fn key(&self, place: Place) -> Option<BlockKey> {
+        self.get(place.chain)?.keys.get(index(place.at)).copied()
+    }
+
+    /// The place of the block `key` that comes after the one at `after` (`None`: it begins a prompt), if it has one.
+    pub(super) fn find(&self, after: Option<Place>, key: BlockKey) -> Option<Place> {
+        let next = after.map(|after| Place { at: after.at + 1, ..after });
+        if let Some(next) = next
+            && self.key(next) == Some(key)
+        {
+            return Some(next);
+        }
+        self.heads.get(&key).map(|chain| Place { chain: *chain, at: 0 })
+    }
+
+    /// Gives the block a place where [`find`](Self::find) found none. `more`: how many blocks will follow it.
+    pub(super) fn place(&mut self, after: Option<Place>, key: BlockKey, more: usize) -> Place {
+        self.keys += 1;
+        if let Some(after) = after
+            && let Some(chain) = self.chains.get_mut(index(after.chain.0))
+            && chain.keys.len() == index(after.at) + 1
+            && after.at < CHAIN_BLOCKS_MAX
+        {
+            chain.reserve(more + 1);
+            chain.keys.push(key);
+            return Place { chain: after.chain, at: after.at + 1 };
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.chains.push(Chain::default());
+            ChainId(u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX))
+        });
+        if let Some(chain) = self.chains.get_mut(index(id.0)) {
+            chain.reserve(more + 1);
+            chain.keys.push(key);
+        }
+        self.heads.insert(key, id);
+        Place { chain: id, at: 0 }
+    }
+
+    pub(super) fn hold(&self, chain: ChainId, slot: Slot) -> Option<&Hold> {
+        self.get(chain)?.hold(slot)
+    }
+
+    /// Notes that the group has the block. Returns the groups that had it before.
+    #[inline]
+    pub(super) fn store(&mut self, place: Place, slot: Slot, group: usize) -> GroupMask {
+        let Some(chain) = self.chains.get_mut(index(place.chain.0)) else { return GroupMask::default() };
+        let hold = chain.hold_mut(slot);
+        let had = hold.stored(place.at);
+        if !had.has(group) {
+            hold.store(place.at, group);
+        }
+        had
+    }
+
+    /// Notes that the group no longer has the block. Returns the groups that still have it; `None`: it had none. What
+    /// nobody holds any more is forgotten.
+    pub(super) fn release(&mut self, place: Place, slot: Slot, group: usize) -> Option<GroupMask> {
+        let release = |hold: &mut Hold| {
+            let had = hold.stored(place.at);
+            had.has(group).then(|| {
+                hold.release(place.at, group);
+                had.without(group)
+            })
+        };
+        self.lessen(place.chain, slot, release).flatten()
+    }
+
+    /// Notes which blocks the stream is expected to hold; see [`Hold::expect`].
+    pub(super) fn expect(&mut self, id: ChainId, slot: Slot, blocks: Range<u32>, until: Millis) -> u32 {
+        let Some(chain) = self.chains.get_mut(index(id.0)) else { return 0 };
+        chain.hold_mut(slot).expect(blocks.start, blocks.end, until)
+    }
+
+    /// Ends what was expected until then or earlier; see [`Hold::expire`].
+    pub(super) fn expire(&mut self, id: ChainId, slot: Slot, until: Millis) -> u32 {
+        self.lessen(id, slot, |hold| hold.expire(until)).unwrap_or_default()
+    }
+
+    /// Changes a hold in a way that adds nothing to it. `None`: there is none.
+    fn lessen<T>(&mut self, id: ChainId, slot: Slot, change: impl FnOnce(&mut Hold) -> T) -> Option<T> {
+        let chain = self.chains.get_mut(index(id.0))?;
+        let position = chain.position(slot).ok()?;
+        let (_, hold) = chain.holds.get_mut(position)?;
+        let before = hold.end();
+        let result = change(hold);
+        let after = hold.end();
+        if hold.is_empty() {
+            chain.holds.remove(position);
+        }
+        if after < before && index(before) == chain.keys.len() {
+            self.trim(id);
+        }
+        Some(result)
+    }
+
+    /// Forgets what the stream holds of the chain.
+    pub(super) fn drop_hold(&mut self, id: ChainId, slot: Slot) {
+        let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
+        if let Ok(position) = chain.position(slot) {
+            chain.holds.remove(position);
+            self.trim(id);
+        }
+    }
+
+    /// Forgets the blocks at the end of the chain that nobody holds, and the chain if none is left.
+    fn trim(&mut self, id: ChainId) {
+        let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
+        let length = chain.keys.len();
+        let mut end = 0;
+        for (_, hold) in &chain.holds {
+            end = end.max(index(hold.end()));
+            if end >= length {
+                return;
+            }
+        }
+        self.keys -= length - end;
+        if end > 0 {
+            chain.keys.truncate(end);
+            chain.shrink();
+            return;
+        }
+        if let Some(head) = chain.keys.first()
+            && let Entry::Occupied(entry) = self.heads.entry(*head)
+        {
+            entry.remove();
+        }
+        *chain = Chain::default();
+        self.free.push(id);
+        self.shrink();
+    }
+
+    /// Gives memory back when little of it is used.
+    fn shrink(&mut self) {
+        if self.free.len() == self.chains.len() {
+            self.chains = Vec::new();
+            self.free = Vec::new();
+        }
+        if self.heads.len() < self.heads.capacity() / SHRINK_BELOW {
+            self.heads.shrink_to(self.heads.len() * 2);
+        }
+    }
+}
+
+/// A table is made smaller when less than one part in so many is used.
+pub(super) const SHRINK_BELOW: usize = 8;
+
+// === impl Chain ===
+
+impl Chain {
+    pub(super) fn holds(&self) -> &[(Slot, Hold)] {
+        &self.holds
+    }
+
+    fn hold(&self, slot: Slot) -> Option<&Hold> {
+        let position = self.position(slot).ok()?;
+        self.holds.get(position).map(|(_, hold)| hold)
+    }
+
+    /// What the stream holds, to be added to.
+    #[inline]
+    fn hold_mut(&mut self, slot: Slot) -> &mut Hold {
+        let position = match self.position(slot) {
+            Ok(position) => position,
+            Err(position) => {
+                if self.holds.is_empty() {
+                    // Most chains have one holder only.
+                    self.holds.reserve_exact(1);
+                }
+                self.holds.insert(position, (slot, Hold::default()));
+                position
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "found or inserted at this place just above")]
+        &mut self.holds[position].1
+    }
+
+    #[inline]
+    fn position(&self, slot: Slot) -> Result<usize, usize> {
+        self.holds.binary_search_by_key(&slot, |(holder, _)| *holder)
+    }
+
+    /// How many of the prompt's blocks are the first ones of this chain.
+    #[inline]
+    pub(super) fn common(&self, prompt: &[BlockKey]) -> usize {
+        let length = self.keys.len().min(prompt.len());
+        let same = |at: usize| self.keys.get(at) == prompt.get(at);
+        if length == 0 || same(length - 1) {
+            return length;
+        }
+        // Where the keys of one place are equal, so are all before it.
+        let (mut equal, mut unequal) = (0, length - 1);
+        while equal < unequal {
+            let middle = equal + (unequal - equal) / 2;
+            if same(middle) { equal = middle + 1 } else { unequal = middle }
+        }
+        equal
+    }
+
+    /// Room for so many more keys. Chains grow by what an event brings, so a vector's doubling would leave half of the
+    /// memory unused.
+    fn reserve(&mut self, more: usize) {
+        let spare = self.keys.capacity() - self.keys.len();
+        if spare < more {
+            self.keys.reserve_exact(more.max(self.keys.len() / 8));
+        }
+    }
+
+    fn shrink(&mut self) {
+        if self.keys.len() < self.keys.capacity() / 2 {
+            self.keys.shrink_to_fit();
+        }
+    }
+}
+
+// === impl KeyAsHash ===
+
+impl Hasher for KeyAsHash {
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn index(at: u32) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}
