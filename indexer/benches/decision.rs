@@ -8,14 +8,16 @@
 mod cpu_time;
 #[path = "../prompt/benches/memo/prose.rs"]
 mod prose;
-#[path = "../prompt/tests/support/qwen3.rs"]
-mod qwen3;
 
-use std::sync::Arc;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use cpu_time::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
+use flate2::read::GzDecoder;
 use parking_lot::{Mutex, RwLock};
 use prose::Prose;
 use rustix::time::ClockId;
@@ -41,6 +43,18 @@ const MESSAGES: usize = 41;
 const MESSAGE_BYTES: usize = 3_000;
 const TURN_BYTES: usize = 300;
 
+/// A folder with the model's files, unpacked.
+static QWEN3: LazyLock<PathBuf> = LazyLock::new(|| {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tokenizers/qwen3");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qwen3-decision");
+    fs::create_dir_all(&dir).unwrap();
+    let mut text = Vec::new();
+    GzDecoder::new(fs::File::open(packed.join("tokenizer.json.gz")).unwrap()).read_to_end(&mut text).unwrap();
+    fs::write(dir.join("tokenizer.json"), text).unwrap();
+    fs::copy(packed.join("tokenizer_config.json"), dir.join("tokenizer_config.json")).unwrap();
+    dir
+});
+
 struct Setup {
     decider: Decider,
     index: Arc<RwLock<Index>>,
@@ -58,7 +72,7 @@ impl Setup {
                 format!("    - {{address: \"10.0.0.{host}:8000\", events: \"tcp://10.0.0.{host}:5557\"}}\n")
             })
             .collect();
-        let dir = qwen3::QWEN3.display();
+        let dir = QWEN3.display();
         let yaml =
             format!("models:\n  - {{name: m, tokenizer_dir: \"{dir}\"}}\nendpoints:\n  static:\n{endpoints}");
         let config = Config::parse(&yaml).unwrap();
@@ -129,7 +143,7 @@ fn conversation(prose: &mut Prose) -> Vec<Json> {
 }
 
 fn tokens(messages: &[Json]) -> Vec<u32> {
-    let model = ModelPrompt::load(&ModelFiles::in_dir(&*qwen3::QWEN3)).unwrap();
+    let model = ModelPrompt::load(&ModelFiles::in_dir(&*QWEN3)).unwrap();
     let messages = serde_json::to_vec(messages).unwrap();
     let request =
         ChatRequest { messages: &messages, add_generation_prompt: Some(false), ..ChatRequest::default() };
