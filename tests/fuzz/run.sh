@@ -10,8 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly target=${1:?which target?} seconds=${2:?how many seconds?}
 shift 2
 
-# The longest that one input may take, and the most memory. Rendering is allowed 4 million steps of a template.
-readonly patience_s=10 memory_mib=2048
+# The longest that one input may take, and the most memory. A template that comes with a request may use all of the 4
+# million steps that rendering is allowed, several times in one check, with counters in every branch.
+readonly patience_s=60 memory_mib=2048
 
 # The words that inputs are made of, and what must be built beside what every target needs.
 features=libfuzzer
