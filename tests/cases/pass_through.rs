@@ -12,7 +12,7 @@ use warmpath_proto::v1::{Candidate, Outcome as Ranked, ScoreResponse};
 use warmpath_tests::case::case;
 use warmpath_tests::client::Call;
 use warmpath_tests::eventually::{eventually, seen_if};
-use warmpath_tests::prompts::{chat, completion, text};
+use warmpath_tests::prompts::{completion, text};
 use warmpath_tests::scripted::Script;
 use warmpath_tests::stack::{Stack, StackBuilder};
 
@@ -69,9 +69,10 @@ fn provoke(reason: Reason) -> Provoke {
         // What is kept of a prompt that is cut depends on its whole length, which is not known of one with a picture.
         Reason::Media => {
             let url = json!({ "url": "data:image/png;base64,iVBORw0KGgo=" });
-            let messages = json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": url }] }]);
+            let messages =
+                json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": url }] }]);
             let asked = json!({ "model": "qwen3", "messages": messages, "truncate_prompt_tokens": 8 });
-            load_only(Call::json(CHAT, &asked))
+            load_only(Call::json("/v1/chat/completions", &asked))
         }
         Reason::NoTokenizer => {
             load_only(Call::json(COMPLETIONS, &json!({ "model": TOKENLESS, "prompt": text(1, 100) })))

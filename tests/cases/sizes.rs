@@ -130,7 +130,8 @@ fn pictures_are_ranked_with_a_reason_and_without_a_log_line_each() {
             let answer = stack.send(picture(1000, "what is this?")).await?;
             let receipt = answer.receipt();
             let said = (answer.status, receipt.outcome.as_str(), receipt.reason.as_str());
-            assert_eq!(said, (200, "load_only", "media"));
+            // The text before the picture is known, but these engines tell nothing of their caches.
+            assert_eq!(said, (200, "load_only", "no_events"));
         }
         let more = lines(stack).await? - before;
         assert!(more <= 1, "{more} log lines for 30 pictures");
