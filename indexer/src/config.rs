@@ -82,6 +82,8 @@ pub struct ModelConfig {
     pub default_chat_template_kwargs: serde_json::Map<String, serde_json::Value>,
     /// The engine's `--exclude-tools-when-tool-choice-none`.
     pub exclude_tools_when_tool_choice_none: bool,
+    /// Rules of rendering, by their names, that differ from those of the engine's release: for engines that are patched.
+    pub rendering: serde_json::Map<String, serde_json::Value>,
 }
 
 /// In which form a chat template gets the content of messages, by the engine's names.

@@ -112,6 +112,7 @@ fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
                 trust_request_chat_template: fields.flag("trust_request_chat_template", p),
                 default_chat_template_kwargs: fields.json("default_chat_template_kwargs", p),
                 exclude_tools_when_tool_choice_none: fields.flag("exclude_tools_when_tool_choice_none", p),
+                rendering: fields.json("rendering", p),
             };
             fields.finish(p);
             model

@@ -11,6 +11,7 @@ models:
     trust_request_chat_template: true
     default_chat_template_kwargs: { enable_thinking: false }
     exclude_tools_when_tool_choice_none: true
+    rendering: { converts_developer: false }
 endpoints:
   static:
     - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3 }
@@ -42,6 +43,7 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!((other.content_format, other.max_model_len), (ContentFormat::OpenAi, Some(40_960)));
     assert!(other.trust_request_chat_template && other.exclude_tools_when_tool_choice_none);
     assert_eq!(other.default_chat_template_kwargs["enable_thinking"], serde_json::json!(false));
+    assert_eq!(other.rendering["converts_developer"], serde_json::json!(false));
     let endpoint = &config.endpoints.fixed[0];
     let replay = endpoint.replay.as_ref().and_then(|replay| replay.of_rank(1));
     assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
@@ -164,7 +166,7 @@ fn collect(value: &serde_yaml_ng::Value, path: &str, keys: &mut Vec<String>) {
         serde_yaml_ng::Value::Sequence(items) if items.iter().any(serde_yaml_ng::Value::is_mapping) => {
             items.iter().for_each(|item| collect(item, &format!("{path}[]"), keys));
         }
-        _ if path.contains("_kwargs.") => {}
+        _ if path.contains("_kwargs.") || path.contains("rendering.") => {}
         _ if keys.iter().any(|known| known == path) => {}
         _ => keys.push(path.to_owned()),
     }

@@ -68,6 +68,7 @@ fn renderer(
         trust_request_template: config.trust_request_chat_template,
         default_template_kwargs: config.default_chat_template_kwargs.clone(),
         exclude_tools_when_none: config.exclude_tools_when_tool_choice_none,
+        rule_overrides: config.rendering.clone(),
         ..ModelFiles::in_dir(dir)
     };
     let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
