@@ -85,7 +85,8 @@ pub(crate) fn reply(bytes: &[u8]) -> Option<Reply> {
     Some(Reply {
         decision_id: response.decision_id,
         candidates: candidates.collect(),
-        load_only: (!scored).then(|| Reason::by_name(&response.reason)),
+        load_only: !scored,
+        reason: (!scored || !response.reason.is_empty()).then(|| Reason::by_name(&response.reason)),
         prompt_tokens: response.prompt_tokens,
         endpoints: response.endpoints.map(endpoint_set),
     })

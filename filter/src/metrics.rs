@@ -47,7 +47,7 @@ impl Metrics {
 
     pub(crate) fn settled(&self, settled: Settled) {
         host::add_to_metric(self.by_outcome.get(&settled.outcome).copied().flatten(), 1);
-        if let Some(reason) = settled.reason {
+        if let Some(reason) = settled.reason.filter(|_| settled.outcome != Outcome::Scored) {
             host::add_to_metric(self.by_reason.get(&reason).copied().flatten(), 1);
         }
         if let Some(us) = settled.added_us {

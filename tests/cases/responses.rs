@@ -10,15 +10,96 @@ use warmpath_tests::case::case;
 use warmpath_tests::client::{Answer, Call, Receipt};
 use warmpath_tests::eventually::{Look, eventually, seen_if};
 use warmpath_tests::prompts::{completion, text};
-use warmpath_tests::stack::{MODEL, Stack};
+use warmpath_tests::stack::{MODEL, Stack, StackBuilder};
 
 const RESPONSES: &str = "/v1/responses";
+const MESSAGES: &str = "/v1/messages";
+
+fn without_speculation() -> Result<StackBuilder> {
+    Ok(Stack::builder()?.without_speculation())
+}
 
 /// A request for a response of few tokens, with these further members.
 fn response(input: impl Into<Value>, more: &Value) -> Call {
     let mut body = json!({ "model": MODEL, "input": input.into(), "max_output_tokens": 2 });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     Call::json(RESPONSES, &body)
+}
+
+fn message(system: &str, messages: &[Value]) -> Call {
+    Call::json(MESSAGES, &json!({ "model": MODEL, "system": system, "messages": messages, "max_tokens": 2 }))
+}
+
+// A7 (envoyproxy/ai-gateway#1838)
+#[test]
+fn every_form_of_the_input_of_a_response_is_answered_and_scored() {
+    let call =
+        json!({ "type": "function_call", "call_id": "1", "name": "w", "arguments": "{\"city\":\"Kyiv\"}" });
+    let output = json!({ "type": "function_call_output", "call_id": "1", "output": text(5, 40) });
+    let user = |seed| json!({ "role": "user", "content": text(seed, 60) });
+    let parts = |seed| {
+        json!({ "role": "user", "content": [
+        { "type": "input_text", "text": text(seed, 60) }, { "type": "input_text", "text": text(seed + 1, 20) },
+    ] })
+    };
+    let forms = [
+        ("a text", json!(text(1, 100))),
+        ("messages", json!([user(2), { "role": "assistant", "content": "well" }, user(3)])),
+        ("parts", json!([parts(10)])),
+        ("a call and its output", json!([user(4), call, output])),
+    ];
+    case(without_speculation(), async |stack| {
+        for (form, input) in forms {
+            for turn in 0..2 {
+                let call = response(input.clone(), &json!({ "instructions": text(20, 40) }));
+                let answer =
+                    stack.send_predicted(call).await.with_context(|| format!("{form}, turn {turn}"))?;
+                if turn == 1 {
+                    assert!(answer.receipt().cached_tokens >= Some(96), "{form}: {:?}", answer.receipt());
+                }
+            }
+        }
+        // A picture: what comes before it is known, and its sight fails nothing.
+        let picture = json!({ "type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=" });
+        let words = json!({ "type": "input_text", "text": text(30, 100) });
+        let input = json!([{ "role": "user", "content": [words, picture] }]);
+        let receipt = stack.send_alone(response(input, &json!({}))).await?.receipt();
+        assert_eq!(receipt.reason, "media", "{receipt:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn conversations_of_responses_and_messages_stay_where_they_began() {
+    case(without_speculation().map(|stack| stack.engines(3)), async |stack| {
+        let mut homes = BTreeSet::new();
+        for talk in 0..4_u64 {
+            let seed = 1000 * (talk + 1);
+            let system = text(seed, 150);
+            let mut turns = Vec::new();
+            let mut home = None;
+            for turn in 0..3 {
+                turns.push(json!({ "role": "user", "content": text(seed + 10 + turn, 50) }));
+                let call = if talk % 2 == 0 {
+                    response(turns.clone(), &json!({ "instructions": system, "stream": turn == 1 }))
+                } else {
+                    message(&system, &turns)
+                };
+                let receipt =
+                    stack.send_predicted(call).await.with_context(|| format!("{talk}, {turn}"))?.receipt();
+                let home = home.get_or_insert_with(|| receipt.endpoint.clone());
+                assert_eq!(receipt.endpoint, *home, "talk {talk}, turn {turn}");
+                assert!(
+                    turn == 0 || receipt.cached_tokens >= Some(192),
+                    "talk {talk}, turn {turn}: {receipt:?}"
+                );
+                turns.push(json!({ "role": "assistant", "content": text(seed + 20 + turn, 30) }));
+            }
+            homes.extend(home);
+        }
+        assert!(homes.len() > 1, "all of them are at {homes:?}");
+        Ok(())
+    });
 }
 
 /// The id of a response.
@@ -45,17 +126,21 @@ fn went_home(answer: &Answer, home: &str) -> Result<()> {
 
 #[test]
 fn a_response_goes_on_where_it_was_made() {
-    case(Stack::builder().map(|stack| stack.engines(3)), async |stack| {
+    // In turn, so that responses are made everywhere.
+    let in_turn = |stack: StackBuilder| {
+        stack.engines(3).indexer(|config| config["policy"] = json!({ "name": "round_robin" }))
+    };
+    case(Stack::builder().map(in_turn), async |stack| {
         let mut talks: Vec<(String, String)> = Vec::new();
         for talk in 0..6 {
             // Every other one is streamed: its id comes with the first event.
             let first = response(text(100 * talk, 60), &json!({ "stream": talk % 2 == 1 }));
             let first = stack.send_alone(first).await?;
-            assert_eq!(first.status, 200, "{}", first.text());
+            assert_eq!(first.receipt().outcome, "scored", "{:?}", first.receipt());
             talks.push((id_of(&first)?, first.receipt().endpoint));
         }
         let homes: BTreeSet<&String> = talks.iter().map(|(_, home)| home).collect();
-        assert!(homes.len() > 1, "{homes:?}");
+        assert_eq!(homes.len(), 3, "{homes:?}");
         for turn in 0..3 {
             for (talk, (id, home)) in talks.iter_mut().enumerate() {
                 let answer = stack.send_alone(go_on(id, 100 * talk as u64 + turn + 1)).await?;

@@ -104,10 +104,12 @@ fn every_field_that_changes_the_prompt_is_followed_or_named() {
         (CHAT, json!({ "documents": [{ "title": "a", "text": "b" }] })),
         (CHAT, json!({ "reasoning_effort": "low" })),
         (CHAT, json!({ "truncate_prompt_tokens": 70 })),
+        (CHAT, json!({ "kv_transfer_params": { "prompt_token_ids": (1000..1100).collect::<Vec<u32>>() } })),
         (COMPLETIONS, json!({ "add_special_tokens": true })),
         (COMPLETIONS, json!({ "add_special_tokens": false })),
         (COMPLETIONS, json!({ "truncate_prompt_tokens": 70 })),
         (COMPLETIONS, json!({ "truncate_prompt_tokens": 70, "truncation_side": "left" })),
+        (COMPLETIONS, json!({ "truncate_prompt_tokens": 70, "truncation_side": "right" })),
         (COMPLETIONS, json!({ "echo": false, "n": 2, "logprobs": null, "suffix": null })),
     ];
     let named = [
@@ -306,6 +308,31 @@ fn a_template_is_found_beside_the_tokenizer_or_in_its_configuration() {
             let again = stack.send_predicted(call).await.context(model)?.receipt();
             assert!(again.cached_tokens >= Some(96), "{model}: {again:?}");
         }
+        Ok(())
+    });
+}
+
+// B8 (vllm-project/vllm#55288)
+#[test]
+fn a_chat_with_a_picture_begins_like_one_without() {
+    let stack = of_folder(one_engine(), words("templates_picture"));
+    case(stack, async |stack| {
+        let talk = |seed: u64, picture: bool| {
+            let mut parts = vec![json!({ "type": "text", "text": text(seed, 100) })];
+            if picture {
+                let url = format!("data:image/png;base64,iVBORw0K{seed}");
+                parts.push(json!({ "type": "image_url", "image_url": { "url": url } }));
+            }
+            // A special token, behind which the text may be cut.
+            let system = format!("{} <s>", text(1, 100));
+            chat(json!([{ "role": "system", "content": system }, { "role": "user", "content": parts }]))
+        };
+        stack.send_predicted(talk(2, false)).await?;
+        let receipt = stack.send_alone(talk(3, true)).await?.receipt();
+        assert_eq!((receipt.outcome.as_str(), receipt.reason.as_str()), ("scored", "media"), "{receipt:?}");
+        // The template's `<s>` alone, the role, the words and the token after them: with another `<s>` in front no block
+        // would fit.
+        assert_eq!(cached(&receipt), 103 / BLOCK * BLOCK, "{receipt:?}");
         Ok(())
     });
 }

@@ -88,3 +88,6 @@ pub const LOAD_FACTOR_MAX: f64 = 16.0;
 
 /// A call that fails this close to its deadline failed by it: the proxy's timers count whole milliseconds.
 pub const TIMER_SLACK_US: u64 = 2_000;
+/// The same as a part of the timeout, where that is more: a proxy sets its timers by the time at which its event loop woke
+/// up, which on a busy machine is some milliseconds before the call is made.
+pub const TIMER_SLACK_DIVISOR: u64 = 10;

@@ -1,6 +1,6 @@
 //! A request while the indexer is asked: it is held, and each input may end that.
 
-use crate::limits::TIMER_SLACK_US;
+use crate::limits::{TIMER_SLACK_DIVISOR, TIMER_SLACK_US};
 use crate::outcome::Reason;
 use crate::worker::Worker;
 
@@ -29,7 +29,8 @@ impl Session {
         let waited_us = now_us.saturating_sub(asking.since_us);
         let late = waited_us >= worker.config.timeout_us;
         // The proxy's timer for the call may go off a little before ours would.
-        let about_late = waited_us + TIMER_SLACK_US >= worker.config.timeout_us;
+        let slack_us = TIMER_SLACK_US.max(worker.config.timeout_us / TIMER_SLACK_DIVISOR);
+        let about_late = waited_us + slack_us >= worker.config.timeout_us;
         match input {
             Input::Asked(call) => (State::Asking(Asking { call: Some(call), ..asking }), vec![Effect::Hold]),
             Input::Reply(reply) => {

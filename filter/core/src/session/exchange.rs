@@ -103,8 +103,10 @@ pub struct Reply {
     pub decision_id: u64,
     /// Best first; may be empty.
     pub candidates: Vec<Candidate>,
-    /// Why it was ranked by load alone; none: it was scored.
-    pub load_only: Option<Reason>,
+    /// Ranked by load alone, not by what endpoints hold.
+    pub load_only: bool,
+    /// Why by load alone; of a scored request, why only the beginning of its prompt is known. None: nothing to say.
+    pub reason: Option<Reason>,
     /// Tokens of the first prompt; 0: not known.
     pub prompt_tokens: u32,
     /// The set of endpoints, where it has changed.
@@ -157,7 +159,7 @@ pub struct Route {
 pub struct Settled {
     /// Who decided.
     pub outcome: Outcome,
-    /// Why it was not scored.
+    /// Why it was not scored, or by the beginning of its prompt only.
     pub reason: Option<Reason>,
     /// Time between the question and the decision, in microseconds; none: there was none to ask.
     pub added_us: Option<u64>,

@@ -52,8 +52,8 @@ impl Fate {
     /// The reply must have a usable candidate.
     pub(super) fn routed(reply: Reply, worker: &mut Worker, now_us: u64) -> Self {
         let mut fate = Self {
-            outcome: if reply.load_only.is_some() { Outcome::LoadOnly } else { Outcome::Scored },
-            reason: reply.load_only,
+            outcome: if reply.load_only { Outcome::LoadOnly } else { Outcome::Scored },
+            reason: reply.reason,
             ..Self::passed(Reason::Other, now_us).decided_by(&reply)
         };
         if let Some(first) = reply.candidates.first() {

@@ -194,6 +194,8 @@ fn each_failure_has_its_reason_and_only_a_silent_indexer_counts_as_down() {
         (Failure::of_grpc_status(1), TIMEOUT_US, Reason::Deadline, true),
         // The proxy's timer went off a little early.
         (Failure::of_grpc_status(14), TIMEOUT_US - 1000, Reason::Deadline, true),
+        (Failure::of_grpc_status(14), TIMEOUT_US / 10 * 9, Reason::Deadline, true),
+        (Failure::of_grpc_status(14), TIMEOUT_US / 10 * 8, Reason::Unavailable, true),
         (Failure::of_grpc_status(3), 1000, Reason::Rejected, false),
         (Failure::BadReply, 1000, Reason::BadReply, true),
     ] {
@@ -241,14 +243,23 @@ fn a_reply_routes_to_its_candidates_and_brings_the_endpoints() {
     let mut session = session_in(StateName::Asking, &mut worker);
     let mut reply = reply(9);
     reply.candidates[0].place.rank = Some(1);
-    reply.load_only = Some(Reason::Media);
+    (reply.load_only, reply.reason) = (true, Some(Reason::Busy));
     reply.endpoints =
         Some(EndpointSet { version: 4, endpoints: vec![(FIRST.to_owned(), 2), (SECOND.to_owned(), 2)] });
     let effects = session.step(Input::Reply(reply), &mut worker, START_US);
     let route = Route { destination: format!("{FIRST},{SECOND}"), rank: Some(1) };
     assert_eq!(effects.first(), Some(&Effect::Route(route)));
-    assert_eq!(settled(&effects), (Outcome::LoadOnly, Some(Reason::Media)));
+    assert_eq!(settled(&effects), (Outcome::LoadOnly, Some(Reason::Busy)));
     assert_eq!((worker.ring.version(), worker.ring.in_flight()), (4, 1));
+}
+
+#[test]
+fn a_prompt_known_in_part_is_scored_and_says_why_it_is_not_known_whole() {
+    let mut worker = worker();
+    let mut session = session_in(StateName::Asking, &mut worker);
+    let reply = Reply { reason: Some(Reason::Media), ..reply(9) };
+    let effects = session.step(Input::Reply(reply), &mut worker, START_US);
+    assert_eq!(settled(&effects), (Outcome::Scored, Some(Reason::Media)));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_stored_response_is_asked_about_at_once_and_its_usage_is_an_earlier_requests
         // A body is held with the headers, and not read.
         let chunk = Input::BodyChunk { bytes: 2, ends: true };
         assert_eq!(letters(&session.step(chunk, &mut worker, START_US)), "H");
-        let reply = Reply { load_only: Some(Reason::PreviousResponse), ..reply(5) };
+        let reply = Reply { load_only: true, reason: Some(Reason::PreviousResponse), ..reply(5) };
         let effects = session.step(Input::Reply(reply), &mut worker, START_US + 9);
         assert_eq!(letters(&effects), "RSU");
         assert_eq!(settled(&effects), (Outcome::LoadOnly, Some(Reason::PreviousResponse)));
