@@ -60,6 +60,29 @@ fn tools_are_hidden_where_none_may_be_called_and_the_deployment_says_so() {
     assert!(convert(KEPT, &members("none")).unwrap().tools.is_none());
 }
 
+/// What is looked up among all tools for each of them takes minutes here.
+#[test]
+fn many_changes_to_many_tools_are_made_in_their_order() {
+    const TOOLS: usize = 50_000;
+    let tool = |place: usize| json!({"name": format!("f{place}"), "input_schema": {"place": place}});
+    let changes = (0..TOOLS).map(|place| match place % 4 {
+        0 => json!({"type": "tool_removal", "tool": {"type": "tool_reference", "name": format!("f{place}")}}),
+        // Back again, in its old place.
+        1 => json!({"type": "tool_addition", "tool": {"type": "tool_reference", "name": format!("f{}", place - 1)}}),
+        2 => json!({"type": "tool_removal", "tool": {"type": "tool_reference", "name": format!("f{place}")}}),
+        _ => json!({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool(TOOLS + place)}}),
+    });
+    let members = json!({
+        "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": changes.collect::<Vec<_>>()}],
+        "tools": (0..TOOLS).chain([7]).map(tool).collect::<Vec<_>>(),
+    });
+    let tools = convert(KEPT, &members).unwrap().tools.unwrap();
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    let want = (0..TOOLS).filter(|place| place % 4 != 2);
+    let want = want.chain((0..TOOLS).filter(|place| place % 4 == 3).map(|place| TOOLS + place));
+    assert_eq!(names, want.map(|place| format!("f{place}")).collect::<Vec<_>>());
+}
+
 #[test]
 fn effort_without_thinking_is_the_one_that_the_template_knows() {
     let members = json!({"messages": [{"role": "user", "content": "a"}], "thinking": {"type": "disabled"}});

@@ -1,5 +1,7 @@
 //! Tools → function tools, after the changes that system messages make to them.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value as Json, json};
 
 use super::blocks::is_tool_change;
@@ -16,6 +18,16 @@ struct Tool {
     schema: Map<String, Json>,
     strict: Option<bool>,
     defer_loading: Option<bool>,
+}
+
+/// Tools while changes are made to them. A client may send hundreds of thousands of both, so each is looked up by its name.
+#[derive(Default)]
+struct Offered {
+    /// Those that were removed stay in their places: they may come back.
+    tools: Vec<Tool>,
+    /// By name.
+    places: HashMap<String, usize>,
+    removed: HashSet<String>,
 }
 
 /// The tools in the form of a chat request; `None`: the request says nothing of tools.
@@ -49,13 +61,31 @@ fn changed(
     tools: Option<Vec<Tool>>,
     changes: &[&Json],
 ) -> Result<Vec<Tool>, PromptError> {
-    // Of tools with the same name the last one counts, in the place of the first.
-    let mut tools_by_name = Vec::new();
+    let mut offered = Offered::default();
     for tool in tools.into_iter().flatten() {
-        put(&mut tools_by_name, tool);
+        offered.put(tool);
     }
-    let mut removed: Vec<String> = Vec::new();
     for change in changes {
+        offered.change(rules, change)?;
+    }
+    Ok(offered.into_tools())
+}
+
+// === impl Offered ===
+
+impl Offered {
+    /// Of tools with the same name the last one counts, in the place of the first.
+    fn put(&mut self, tool: Tool) {
+        match self.places.get(&tool.name).and_then(|place| self.tools.get_mut(*place)) {
+            Some(other) => *other = tool,
+            None => {
+                self.places.insert(tool.name.clone(), self.tools.len());
+                self.tools.push(tool);
+            }
+        }
+    }
+
+    fn change(&mut self, rules: &AnthropicRules, change: &Json) -> Result<(), PromptError> {
         let adds = change.get("type").is_some_and(|kind| kind == "tool_addition");
         let tool = change.get("tool").and_then(Json::as_object);
         let tool = tool.ok_or_else(|| PromptError::refused("a change of tools names no tool"))?;
@@ -63,11 +93,11 @@ fn changed(
             (Some("tool_definition"), Some(definition), _) if adds => {
                 let tool = Tool::read(rules, definition.clone())?;
                 let name = tool.name.clone();
-                put(&mut tools_by_name, tool);
+                self.put(tool);
                 name
             }
             (Some("tool_reference"), _, Some(Json::String(name))) => {
-                let tool = tools_by_name.iter_mut().find(|tool| tool.name == *name);
+                let tool = self.places.get(name).and_then(|place| self.tools.get_mut(*place));
                 let tool = tool
                     .ok_or_else(|| PromptError::refused("a change of tools names one that is not there"))?;
                 if adds {
@@ -77,19 +107,18 @@ fn changed(
             }
             _ => return Err(PromptError::refused("a change of tools has the wrong form")),
         };
-        removed.retain(|other| *other != name);
-        if !adds {
-            removed.push(name);
+        if adds {
+            self.removed.remove(&name);
+        } else {
+            self.removed.insert(name);
         }
+        Ok(())
     }
-    tools_by_name.retain(|tool| !removed.contains(&tool.name));
-    Ok(tools_by_name)
-}
 
-fn put(tools: &mut Vec<Tool>, tool: Tool) {
-    match tools.iter_mut().find(|other| other.name == tool.name) {
-        Some(other) => *other = tool,
-        None => tools.push(tool),
+    fn into_tools(self) -> Vec<Tool> {
+        let Offered { mut tools, removed, .. } = self;
+        tools.retain(|tool| !removed.contains(&tool.name));
+        tools
     }
 }
 
