@@ -51,6 +51,9 @@ pub(super) struct Model {
     pub(super) continuing_subword_prefix: Option<String>,
     #[serde(default)]
     pub(super) end_of_word_suffix: Option<String>,
+    /// A piece that is an entry of the vocabulary becomes that one token, whatever merges would make of it.
+    #[serde(default)]
+    pub(super) ignore_merges: Option<bool>,
     #[serde(default)]
     pub(super) vocab: Vocabulary,
     #[serde(default)]

@@ -66,6 +66,8 @@ pub enum Obstacle {
     Model(String),
     #[error("BPE marks the pieces of words")]
     Affixes,
+    #[error("a text that is an entry of the vocabulary is one token without merges (ignore_merges)")]
+    WholeEntries,
     #[error("the post-processor is {0}")]
     PostProcessor(String),
     #[error("no encoder continues a text: {0}")]
@@ -256,6 +258,10 @@ fn merges(model: &Model, allowed: &mut Allowed) -> Result<(), Obstacle> {
     let has_affix = |affix: &Option<String>| affix.as_deref().is_some_and(|affix| !affix.is_empty());
     if has_affix(&model.continuing_subword_prefix) || has_affix(&model.end_of_word_suffix) {
         return Err(Obstacle::Affixes);
+    }
+    // A whole gap may be an entry that no merge makes, with the place of a cut inside.
+    if model.ignore_merges == Some(true) {
+        return Err(Obstacle::WholeEntries);
     }
     // A character that is not in the vocabulary may be fused with others like it, and is put down late.
     if let Some(character) = model.vocab.missing() {

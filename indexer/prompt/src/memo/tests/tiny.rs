@@ -6,7 +6,7 @@ mod build;
 use serde_json::{Value as Json, json};
 
 use crate::memo::{CutRule, NewlineCuts};
-use build::{add_merge, added, byte_level, byte_pieces, forget, sentence_piece, sequence};
+use build::{add_entry, add_merge, added, byte_level, byte_pieces, forget, sentence_piece, sequence};
 
 pub(super) struct Tiny {
     pub(super) name: String,
@@ -174,7 +174,16 @@ fn vocabularies() -> Vec<Tiny> {
     let mut of_bytes = tiny("a merge of bytes", WORDS);
     forget(&mut of_bytes.json, |entry| entry.contains('\n'));
     add_merge(&mut of_bytes.json, "<0x0A>", "a");
-    vec![unknown, some_bytes, no_digit, across_blanks, across_lines, of_bytes]
+    // Such entries are taken whole, though no merge reaches across the blank.
+    let mut whole_entries = tiny("gaps that are entries", TOKENS_ONLY);
+    add_entry(&mut whole_entries.json, "word▁word");
+    whole_entries.json["model"]["ignore_merges"] = true.into();
+    // A piece is looked up alone, so where pieces end at the cut this decides nothing.
+    let mut whole_pieces =
+        byte_level("qwen2, pieces that are entries", nfc(), byte_pieces(&[QWEN2]), &plain(), BOTH);
+    add_entry(&mut whole_pieces.json, "Ġword");
+    whole_pieces.json["model"]["ignore_merges"] = true.into();
+    vec![unknown, some_bytes, no_digit, across_blanks, across_lines, of_bytes, whole_entries, whole_pieces]
 }
 
 fn replace() -> Json {

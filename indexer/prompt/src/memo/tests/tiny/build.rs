@@ -131,13 +131,17 @@ pub(super) fn forget(json: &mut Json, is_gone: impl Fn(&str) -> bool) {
         .retain(|merge| !merge.as_array().unwrap().iter().any(|side| is_gone(side.as_str().unwrap())));
 }
 
+/// Adds an entry that no merge makes.
+pub(super) fn add_entry(json: &mut Json, entry: &str) {
+    let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+    let free = vocab.values().filter_map(Json::as_u64).max().unwrap() + 1;
+    vocab.insert(entry.to_owned(), free.into());
+}
+
 /// Adds the first merge of all.
 pub(super) fn add_merge(json: &mut Json, left: &str, right: &str) {
-    let model = json["model"].as_object_mut().unwrap();
-    let vocab = model["vocab"].as_object_mut().unwrap();
-    let free = vocab.values().filter_map(Json::as_u64).max().unwrap() + 1;
-    vocab.insert(format!("{left}{right}"), free.into());
-    model["merges"].as_array_mut().unwrap().insert(0, json!([left, right]));
+    add_entry(json, &format!("{left}{right}"));
+    json["model"]["merges"].as_array_mut().unwrap().insert(0, json!([left, right]));
 }
 
 /// How byte-level vocabularies write bytes: printable ones as themselves, the others as characters from U+0100 on.
