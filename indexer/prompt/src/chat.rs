@@ -185,7 +185,7 @@ pub(crate) fn render<'t>(
     let marked = form.read(input.messages, media::View::Marked)?;
     if shown == marked {
         // Media were announced that are not among the parts known here.
-        return Err(PromptError::Media { kind: "unknown".into() });
+        return Err(PromptError::Media);
     }
     let shown = conversation(shown, input.tools.clone(), input.variables.clone());
     let marked = conversation(marked, input.tools, input.variables).render(template, special_tokens)?;
@@ -249,7 +249,7 @@ impl Settings {
 /// Parses one field of the body, with a limit on its size.
 pub(crate) fn parse_json(field: &'static str, bytes: &[u8]) -> Result<Json, PromptError> {
     if bytes.len() > MAX_PROMPT_BYTES {
-        return Err(PromptError::TooLarge { what: field, bytes: bytes.len(), limit: MAX_PROMPT_BYTES });
+        return Err(PromptError::too_large(field));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         // The parser's message quotes nothing of the text.

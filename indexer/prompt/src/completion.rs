@@ -10,9 +10,8 @@ pub(crate) fn prepare<'a>(
     request: &CompletionRequest<'a>,
     truncation: Truncation,
 ) -> Result<Prepared<'a>, PromptError> {
-    let bytes = request.text.len();
-    if bytes > MAX_PROMPT_BYTES {
-        return Err(PromptError::TooLarge { what: "prompt", bytes, limit: MAX_PROMPT_BYTES });
+    if request.text.len() > MAX_PROMPT_BYTES {
+        return Err(PromptError::too_large("prompt"));
     }
     let special = request.add_special_tokens.map_or(SpecialTokens::Add, SpecialTokens::from);
     Ok(Prepared::whole_text(request.text, special, truncation))

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::limits::MAX_PROMPT_BYTES;
 use crate::version::OverrideError;
 
 /// Why a model's files could not be used. Names the file and the remedy; found at start, never while serving.
@@ -37,14 +38,15 @@ pub enum PromptError {
     /// The request uses a field whose effect on the ids depends on settings of the engine that are not known here.
     #[error("field \"{field}\" {why}")]
     UnsupportedField { field: &'static str, why: String },
-    /// Images, audio, video or embeddings: the engine puts placeholder tokens in whose number is not known here.
-    #[error("messages hold a media part of type \"{kind}\"")]
-    Media { kind: String },
+    /// Images, audio, video or embeddings: the engine puts placeholder tokens in whose number is not known here, and no
+    /// beginning of the prompt is sure without them.
+    #[error("the request holds media, which decide the ids from the beginning on")]
+    Media,
     /// The engine will refuse the request too: malformed messages, or the template raised an exception.
     #[error("engine would refuse the request: {why}")]
     Refused { why: String },
-    #[error("{what} has {bytes} bytes, more than the limit of {limit}")]
-    TooLarge { what: &'static str, bytes: usize, limit: usize },
+    #[error("{what} has more bytes than the limit of {limit}")]
+    TooLarge { what: &'static str, limit: usize },
     #[error("tokenizer failed: {why}")]
     Encoder { why: String },
 }
@@ -60,9 +62,13 @@ impl PromptError {
             | PromptError::TooLarge { .. }
             | PromptError::Encoder { .. } => "not_renderable",
             PromptError::UnsupportedField { .. } => "unsupported_field",
-            PromptError::Media { .. } => "media",
+            PromptError::Media => "media",
             PromptError::Refused { .. } => "bad_prompt",
         }
+    }
+
+    pub(crate) fn too_large(what: &'static str) -> Self {
+        PromptError::TooLarge { what, limit: MAX_PROMPT_BYTES }
     }
 
     pub(crate) fn refused(why: impl Into<String>) -> Self {

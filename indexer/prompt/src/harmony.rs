@@ -30,7 +30,7 @@ use crate::chat::ChatRequest;
 use crate::error::PromptError;
 use crate::template::Clock;
 use crate::tokenizer::HuggingFace;
-use crate::version::EngineVersion;
+use crate::version::{EngineVersion, RenderingRules};
 
 pub(crate) use pieces::Pieces;
 use rules::HarmonyRules;
@@ -56,14 +56,15 @@ const KNOWN_IDS: [(&str, u32); 5] = [
 // === impl Harmony ===
 
 impl Harmony {
-    /// Fails where the engine's release or the model's tokenizer is none whose ids are known.
+    /// `general`: the release's rules, with what the deployment says against them. Fails where the engine's release or the model's tokenizer is none whose ids are known.
     pub(crate) fn new(
         version: EngineVersion,
+        general: &RenderingRules,
         tokenizer: &HuggingFace,
         exclude_tools_when_none: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, PromptError> {
-        let rules = HarmonyRules::of(version).ok_or_else(|| {
+        let rules = HarmonyRules::of(version, general).ok_or_else(|| {
             PromptError::not_renderable("the harmony renderer of engines before 0.16 is not known")
         })?;
         let same_ids = KNOWN_IDS.iter().all(|(token, id)| tokenizer.token_id(token) == Some(*id));
@@ -76,13 +77,13 @@ impl Harmony {
     /// The prompt of a `/v1/chat/completions` request.
     pub(crate) fn chat(&self, request: &ChatRequest<'_>) -> Result<Pieces, PromptError> {
         let conversation = chat::read(&self.rules, self.exclude_tools_when_none, request)?;
-        Ok(render::render(&self.rules, conversation, &self.date()))
+        render::render(&self.rules, conversation, &self.date())
     }
 
     /// The prompt of a `/v1/responses` request: a JSON object with the members that can reach the ids.
     pub(crate) fn responses(&self, members: &[u8]) -> Result<Pieces, PromptError> {
         let conversation = responses::read(&self.rules, members)?;
-        Ok(render::render(&self.rules, conversation, &self.date()))
+        render::render(&self.rules, conversation, &self.date())
     }
 
     /// The engine's local date, as it prints it.

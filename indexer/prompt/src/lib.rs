@@ -16,6 +16,7 @@
 //! encoded ([`ModelPrompt::fold`]).
 
 mod anthropic;
+mod bounded;
 mod chat;
 mod check;
 mod completion;

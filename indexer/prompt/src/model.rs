@@ -23,7 +23,7 @@ use crate::memo::{Cuts, Fold, Folded, Memo, Parts, Tenant, Text};
 use crate::prepared::{Prepared, PromptTokens};
 use crate::request::{PromptRequest, Task, Truncate};
 use crate::responses::{self, Converted, ResponsesRequest};
-use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source};
+use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source, takes_later_system};
 use crate::tokenizer::{
     Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
 };
@@ -80,6 +80,8 @@ pub struct ModelPrompt {
 struct ChatTemplates {
     plain: Option<ChatTemplate>,
     with_tools: Option<ChatTemplate>,
+    /// Each of them takes a system message that is not the first one.
+    take_later_system: bool,
 }
 
 // === impl ModelFiles ===
@@ -130,17 +132,18 @@ impl ModelPrompt {
             ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &reference),
         };
         let rules = RenderingRules::of(files.engine_version).overridden(&files.rule_overrides)?;
-        let media_cuts = MediaCuts::of(&reference);
+        let unusable = |why: String| LoadError::UnusableTokenizer { path: tokenizer_path.clone(), why };
+        let media_cuts = MediaCuts::of(&reference).map_err(|error| unusable(error.to_string()))?;
         let chat = match family {
             Family::Jinja => ChatTemplates::load(files, rules, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
         let harmony = (family == Family::Harmony).then(|| {
             let clock = Arc::clone(&files.clock);
-            Harmony::new(files.engine_version, &reference, files.exclude_tools_when_none, clock)
+            Harmony::new(files.engine_version, &rules, &reference, files.exclude_tools_when_none, clock)
         });
-        let Chosen { encoder, choice } = choose(reference, &tokenizer_json, files.encoder)
-            .map_err(|why| LoadError::UnusableTokenizer { path: tokenizer_path.clone(), why })?;
+        let Chosen { encoder, choice } =
+            choose(reference, &tokenizer_json, files.encoder).map_err(unusable)?;
         let mut model = ModelPrompt {
             parts: Parts::of(&tokenizer_path, &tokenizer_json, &*encoder, files.encoder),
             generation: next_generation(),
@@ -173,7 +176,7 @@ impl ModelPrompt {
     /// What the templates decide about the conversion of `/v1/messages`.
     fn find_conversion(&self, has_explicit_template: bool) -> anthropic::Conversion {
         let rules = &self.chat_settings.rules.anthropic;
-        let takes_later_system = self.chat.as_ref().is_ok_and(ChatTemplates::take_later_system);
+        let takes_later_system = self.chat.as_ref().is_ok_and(|templates| templates.take_later_system);
         let merges_inline_system = match rules.inline_system {
             InlineSystem::Refused => false,
             InlineSystem::Merged => true,
@@ -239,7 +242,7 @@ impl ModelPrompt {
     fn prepare_responses<'a>(&self, request: &ResponsesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
         if let Some(harmony) = &self.harmony {
             if request.has_media {
-                return Err(PromptError::Media { kind: "media".into() });
+                return Err(PromptError::Media);
             }
             return harmony
                 .as_ref()
@@ -272,7 +275,7 @@ impl ModelPrompt {
         let is_cut = truncation != Truncation::None;
         match self.media_cuts.beginning(&text, before_media).filter(|_| !is_cut) {
             Some(beginning) => Ok(Prepared::beginning(beginning.to_owned(), special)),
-            None => Err(PromptError::Media { kind: "media".into() }),
+            None => Err(PromptError::Media),
         }
     }
 
@@ -371,15 +374,15 @@ impl ChatTemplates {
             ChatTemplate::compile(&source.text, rules.content_detection, Arc::clone(&files.clock))
                 .map_err(|error| LoadError::BadTemplate { path: source.path, why: error.to_string() })
         };
+        let take_later_system = [&sources.plain, &sources.with_tools]
+            .into_iter()
+            .flatten()
+            .all(|source| takes_later_system(&source.text));
         Ok(Ok(ChatTemplates {
+            take_later_system,
             plain: sources.plain.map(compile).transpose()?,
             with_tools: sources.with_tools.map(compile).transpose()?,
         }))
-    }
-
-    /// Whether every template takes a system message that is not the first one.
-    fn take_later_system(&self) -> bool {
-        [&self.plain, &self.with_tools].into_iter().flatten().all(ChatTemplate::takes_later_system)
     }
 
     fn choose(&self, has_tools: bool) -> Option<&ChatTemplate> {

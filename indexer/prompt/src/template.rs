@@ -16,6 +16,7 @@ mod survey;
 mod value;
 
 pub use clock::{Clock, FixedClock, SystemClock};
+pub(crate) use environment::takes_later_system;
 pub(crate) use python_repr::python_str;
 pub use survey::ContentFormat;
 pub(crate) use value::{from_json, from_map};
@@ -37,7 +38,6 @@ const NAME: &str = "chat_template";
 pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     survey: Survey,
-    takes_later_system: bool,
 }
 
 /// Why a template's source cannot be used.
@@ -65,8 +65,7 @@ impl ChatTemplate {
         let mut environment = environment::build(clock).map_err(syntax)?;
         let survey = Survey::of(source, &rewritten, environment.syntax(), detection).map_err(syntax)?;
         environment.add_template_owned(NAME, rewritten.into_owned()).map_err(syntax)?;
-        let takes_later_system = environment::takes_later_system(source);
-        Ok(ChatTemplate { environment, survey, takes_later_system })
+        Ok(ChatTemplate { environment, survey })
     }
 
     pub(crate) fn content_format(&self) -> ContentFormat {
@@ -83,13 +82,6 @@ impl ChatTemplate {
         self.survey.mentions_content
     }
 
-    /// Whether the template takes a system message that is not the first one, as the engine finds out: it renders one,
-    /// with nothing of what its own environment adds to plain Jinja. A template that calls `raise_exception` there fails
-    /// because plain Jinja has no such function; so does one that calls another of its functions anywhere.
-    pub(crate) fn takes_later_system(&self) -> bool {
-        self.takes_later_system
-    }
-
     /// Renders `context`, a map with every variable of the template.
     pub(crate) fn render(&self, context: Value) -> Result<String, PromptError> {
         let text = self
@@ -98,11 +90,7 @@ impl ChatTemplate {
             .and_then(|template| template.render(context))
             .map_err(|error| render_error(&error))?;
         if text.len() > MAX_PROMPT_BYTES {
-            return Err(PromptError::TooLarge {
-                what: "rendered prompt",
-                bytes: text.len(),
-                limit: MAX_PROMPT_BYTES,
-            });
+            return Err(PromptError::too_large("rendered prompt"));
         }
         Ok(text)
     }
@@ -115,7 +103,10 @@ fn render_error(error: &minijinja::Error) -> PromptError {
         return PromptError::refused("the chat template raised an exception");
     }
     match error.kind() {
-        ErrorKind::OutOfFuel => PromptError::not_renderable("rendering exceeded its budget of work"),
+        // Texts in memory fail for no other reason than their length.
+        ErrorKind::OutOfFuel | ErrorKind::WriteFailure => {
+            PromptError::not_renderable("rendering exceeded its budget of work")
+        }
         kind => PromptError::not_renderable(format!(
             "chat template failed in line {}: {kind}",
             error.line().unwrap_or_default()

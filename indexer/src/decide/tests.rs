@@ -4,7 +4,7 @@ use warmpath_kv::Millis;
 
 use super::*;
 use crate::engines::Census;
-use crate::fleet::{EndpointSpec, Fleet, Observation, Sample};
+use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Sample};
 use crate::ledger::{Ledger, Reservation};
 
 /// Two endpoints of model 0, the second with two ranks, and one of model 1.
@@ -102,7 +102,7 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
 
 #[test]
 fn reasons_have_distinct_names_that_the_filter_knows() {
-    let error = warmpath_prompt::PromptError::Media { kind: "image".into() };
+    let error = warmpath_prompt::PromptError::Media;
     let reasons = [
         Reason::Filter(warmpath_core::outcome::Reason::PromptEmbeds),
         Reason::PreviousResponse,

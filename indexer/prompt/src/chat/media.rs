@@ -98,9 +98,9 @@ pub(super) fn mark(view: View) -> &'static str {
 
 /// Whether some message of the value of `messages` has a medium.
 pub(super) fn is_in(messages: &Json) -> bool {
-    let parts = |message: &Json| message.get("content").and_then(Json::as_array).cloned().unwrap_or_default();
     let is_medium = |part: &Json| part.as_object().is_some_and(|part| Medium::read(part).is_some());
-    messages.as_array().is_some_and(|list| list.iter().any(|message| parts(message).iter().any(is_medium)))
+    let contents = messages.as_array().into_iter().flatten().filter_map(|message| message.get("content"));
+    contents.filter_map(Json::as_array).flatten().any(is_medium)
 }
 
 /// Bytes of the common beginning, in whole characters.

@@ -1,6 +1,7 @@
 //! `/v1/chat/completions` as a harmony conversation.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use serde_json::{Map, Value as Json};
 
@@ -8,7 +9,7 @@ use super::conversation::{Channel, Conversation, Developer, Effort, Message, Sys
 use super::json;
 use super::rules::HarmonyRules;
 use super::tools::{self, FunctionTool};
-use crate::chat::ChatRequest;
+use crate::chat::{ChatRequest, parse_json};
 use crate::error::PromptError;
 
 const FIELD: &str = "messages";
@@ -30,7 +31,7 @@ enum Content {
 struct Reader<'a> {
     rules: &'a HarmonyRules,
     /// Names of the called functions by the ids of their calls, of the whole conversation; the last call wins.
-    names: HashMap<String, String>,
+    names: HashMap<String, Rc<str>>,
 }
 
 pub(super) fn read(
@@ -39,7 +40,7 @@ pub(super) fn read(
     request: &ChatRequest<'_>,
 ) -> Result<Conversation, PromptError> {
     if request.has_media {
-        return Err(PromptError::Media { kind: "media".into() });
+        return Err(PromptError::Media);
     }
     if request.add_generation_prompt == Some(true) && request.continue_final_message == Some(true) {
         return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
@@ -49,15 +50,15 @@ pub(super) fn read(
         Some(effort) => Effort::parse(effort)
             .ok_or_else(|| PromptError::refused("reasoning_effort is none of low, medium and high"))?,
     };
-    let tools = request.tools.map(|bytes| json::parse("tools", bytes)).transpose()?;
+    let tools = request.tools.map(|bytes| parse_json("tools", bytes)).transpose()?;
     let tools = tools.filter(|tools| !tools.is_null());
     let tools = tools.map(|tools| tools::read_nested(rules, tools)).transpose()?;
     let is_none = match request.tool_choice {
-        Some(choice) => json::parse("tool_choice", choice)? == "none",
+        Some(choice) => parse_json("tool_choice", choice)? == "none",
         None => false,
     };
     let shows_tools = tools.is_some() && !(is_none && exclude_tools_when_none);
-    let messages = json::into_list(FIELD, json::parse(FIELD, request.messages)?)?;
+    let messages = json::into_list(FIELD, parse_json(FIELD, request.messages)?)?;
     let messages = messages
         .into_iter()
         .map(|message| json::into_object(FIELD, message))
@@ -102,10 +103,10 @@ fn read_messages(
     Ok(messages)
 }
 
-fn call_names(messages: &[Map<String, Json>]) -> HashMap<String, String> {
+fn call_names(messages: &[Map<String, Json>]) -> HashMap<String, Rc<str>> {
     let calls = messages.iter().filter_map(|message| message.get("tool_calls")?.as_array()).flatten();
     let named = calls.filter_map(|call| {
-        Some((call.get("id")?.as_str()?.to_owned(), call.get("function")?.get("name")?.as_str()?.to_owned()))
+        Some((call.get("id")?.as_str()?.to_owned(), call.get("function")?.get("name")?.as_str()?.into()))
     });
     named.collect()
 }
@@ -126,7 +127,7 @@ impl Reader<'_> {
             "tool" => {
                 let text = Content::take(self.rules, &mut message, Flattened::Yes)?.flatten();
                 let id = json::take_text(FIELD, &mut message, "tool_call_id")?.unwrap_or_default();
-                let name = self.names.get(&id).cloned().unwrap_or_default();
+                let name = self.names.get(&id).cloned().unwrap_or_else(|| "".into());
                 out.push(Message::Answer { name, text: text.unwrap_or_default() });
                 Ok(())
             }

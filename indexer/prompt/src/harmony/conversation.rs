@@ -1,5 +1,7 @@
 //! A conversation in the terms of the encoding, before it is written out.
 
+use std::rc::Rc;
+
 use super::tools::FunctionTool;
 
 /// Everything that a prompt says; the generation prompt follows from it.
@@ -38,8 +40,8 @@ pub(super) enum Message {
     Said { channel: Channel, parts: Vec<String> },
     /// The assistant calls a function.
     Call { name: String, arguments: String },
-    /// A function's answer.
-    Answer { name: String, text: String },
+    /// A function's answer. Many may be one function's, whose name is the client's to make long.
+    Answer { name: Rc<str>, text: String },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,20 +3,10 @@
 use serde_json::{Map, Number, Value as Json};
 
 use crate::error::PromptError;
-use crate::limits::MAX_PROMPT_BYTES;
 
 /// Digits and decimal exponent up to which every JSON reader gives the same float: powers of ten are exact there.
 const EXACT_DIGITS: usize = 15;
 const EXACT_EXPONENT: i64 = 22;
-
-pub(super) fn parse(field: &'static str, bytes: &[u8]) -> Result<Json, PromptError> {
-    if bytes.len() > MAX_PROMPT_BYTES {
-        return Err(PromptError::TooLarge { what: field, bytes: bytes.len(), limit: MAX_PROMPT_BYTES });
-    }
-    // The parser's message quotes nothing of the text.
-    serde_json::from_slice(bytes)
-        .map_err(|error| PromptError::refused(format!("{field} is no JSON: {error}")))
-}
 
 /// `field` is for the message.
 pub(super) fn into_list(field: &'static str, json: Json) -> Result<Vec<Json>, PromptError> {

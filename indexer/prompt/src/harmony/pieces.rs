@@ -23,9 +23,13 @@ pub(crate) enum Piece {
     Text(String),
 }
 
-/// A prompt in order.
+/// A prompt in order, of at most [`MAX_PROMPT_BYTES`]: names and texts may stand in it more often than in the request, so
+/// it is not made longer and then refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pieces(Vec<Piece>);
+pub(crate) struct Pieces {
+    pieces: Vec<Piece>,
+    bytes: usize,
+}
 
 // === impl Special ===
 
@@ -44,38 +48,41 @@ impl Special {
 // === impl Pieces ===
 
 impl Pieces {
-    pub(super) fn special(&mut self, special: Special) {
-        self.0.push(Piece::Special(special));
+    pub(super) fn special(&mut self, special: Special) -> Result<(), PromptError> {
+        self.push(Piece::Special(special))
     }
 
-    pub(super) fn text(&mut self, text: impl Into<String>) {
+    pub(super) fn text(&mut self, text: impl Into<String>) -> Result<(), PromptError> {
         let text = text.into();
-        if !text.is_empty() {
-            self.0.push(Piece::Text(text));
+        if text.is_empty() { Ok(()) } else { self.push(Piece::Text(text)) }
+    }
+
+    fn push(&mut self, piece: Piece) -> Result<(), PromptError> {
+        self.bytes += piece.as_str().len();
+        if self.bytes > MAX_PROMPT_BYTES {
+            return Err(PromptError::too_large("prompt"));
         }
+        self.pieces.push(piece);
+        Ok(())
     }
 
     #[cfg(test)]
     pub(crate) fn as_slice(&self) -> &[Piece] {
-        &self.0
+        &self.pieces
     }
 
     /// Everything as one text, for people to read: special tokens cannot be told from texts that read like them.
     pub(crate) fn to_text(&self) -> String {
-        self.0.iter().map(Piece::as_str).collect()
+        self.pieces.iter().map(Piece::as_str).collect()
     }
 
     /// The prompt for the tokenizer: as one text where that gives the same ids, else as ids.
     pub(crate) fn prepare(&self, encoder: &dyn Encode) -> Result<Prepared<'static>, PromptError> {
-        let bytes = self.0.iter().map(|piece| piece.as_str().len()).sum();
-        if bytes > MAX_PROMPT_BYTES {
-            return Err(PromptError::TooLarge { what: "prompt", bytes, limit: MAX_PROMPT_BYTES });
-        }
         if self.encodes_as_one_text() {
             return Ok(Prepared::whole_text(self.to_text(), SpecialTokens::Omit, Truncation::None));
         }
         let mut ids = Vec::new();
-        for text in self.0.iter().flat_map(Piece::encodable) {
+        for text in self.pieces.iter().flat_map(Piece::encodable) {
             let encoded = encoder.encode(text, SpecialTokens::Omit);
             ids.extend(encoded.map_err(|error| PromptError::Encoder { why: error.0 })?);
         }
@@ -84,11 +91,11 @@ impl Pieces {
 
     /// Whether the tokenizer, given all in one, finds the same special tokens and cuts between the texts.
     fn encodes_as_one_text(&self) -> bool {
-        let parse_clean = self.0.iter().all(|piece| match piece {
+        let parse_clean = self.pieces.iter().all(|piece| match piece {
             Piece::Special(_) => true,
             Piece::Text(text) => special_looks(text).next().is_none(),
         });
-        let neighbours = self.0.iter().zip(self.0.iter().skip(1));
+        let neighbours = self.pieces.iter().zip(self.pieces.iter().skip(1));
         parse_clean
             && neighbours.into_iter().all(|pair| match pair {
                 (Piece::Text(left), Piece::Text(right)) => cuts_between(left, right),
@@ -149,9 +156,9 @@ mod tests {
 
     fn pieces(parts: &[&str]) -> Pieces {
         let mut pieces = Pieces::default();
-        pieces.special(Special::Start);
-        parts.iter().for_each(|part| pieces.text(*part));
-        pieces.special(Special::End);
+        pieces.special(Special::Start).unwrap();
+        parts.iter().for_each(|part| pieces.text(*part).unwrap());
+        pieces.special(Special::End).unwrap();
         pieces
     }
 

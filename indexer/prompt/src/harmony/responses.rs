@@ -1,6 +1,7 @@
 //! `/v1/responses` as a harmony conversation, where it does not go on from an earlier response.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use serde_json::{Map, Value as Json};
 
@@ -8,6 +9,7 @@ use super::conversation::{Channel, Conversation, Developer, Effort, Message, Sys
 use super::json;
 use super::rules::HarmonyRules;
 use super::tools;
+use crate::chat::parse_json;
 use crate::error::PromptError;
 
 const FIELD: &str = "input";
@@ -20,7 +22,7 @@ pub(super) fn read(rules: &HarmonyRules, members: &[u8]) -> Result<Conversation,
     if !rules.makes_instructions {
         return Err(PromptError::not_renderable("responses of engines before 0.23 are not known"));
     }
-    let mut members = json::into_object("body", json::parse("body", members)?)?;
+    let mut members = json::into_object("body", parse_json("body", members)?)?;
     // Its default, which null is not, never cuts.
     if members.get("truncation").is_some_and(|truncation| truncation != "disabled") {
         return Err(PromptError::unsupported("truncation", "may cut the prompt"));
@@ -193,7 +195,7 @@ fn convert(items: impl Iterator<Item = Item>) -> Result<Vec<Message>, PromptErro
             Item::Reasoning(texts) if texts.is_empty() => {}
             Item::Reasoning(texts) => messages.push(Message::said(Channel::Analysis, texts.join("\n"))),
             Item::Call { id, name, arguments } => {
-                names.insert(id, name.clone());
+                names.insert(id, Rc::<str>::from(name.as_str()));
                 messages.push(Message::Call { name, arguments });
             }
             Item::Answer { call_id, output } => {

@@ -28,10 +28,10 @@ pub(super) struct HarmonyRules {
 }
 
 impl HarmonyRules {
-    /// `None`: the renderer of that release is not known.
-    pub(super) fn of(version: EngineVersion) -> Option<Self> {
+    /// `general`: the rules that hold for chats of every family, which a deployment may have replaced. `None`: the renderer
+    /// of that release is not known.
+    pub(super) fn of(version: EngineVersion, general: &RenderingRules) -> Option<Self> {
         let since = |minor| version >= EngineVersion::new(0, minor);
-        let general = RenderingRules::of(version);
         since(16).then_some(HarmonyRules {
             hides_commentary: !since(17),
             makes_instructions: since(23),
@@ -51,7 +51,8 @@ mod tests {
     use super::*;
 
     fn rules(minor: u16) -> HarmonyRules {
-        HarmonyRules::of(EngineVersion::new(0, minor)).unwrap()
+        let version = EngineVersion::new(0, minor);
+        HarmonyRules::of(version, &RenderingRules::of(version)).unwrap()
     }
 
     #[test]
@@ -74,7 +75,8 @@ mod tests {
 
     #[test]
     fn releases_that_were_not_read_have_no_rules() {
-        assert_eq!(HarmonyRules::of(EngineVersion::new(0, 15)), None);
-        assert!(HarmonyRules::of(EngineVersion::new(1, 0)).is_some());
+        let of = |version| HarmonyRules::of(version, &RenderingRules::of(version));
+        assert_eq!(of(EngineVersion::new(0, 15)), None);
+        assert!(of(EngineVersion::new(1, 0)).is_some());
     }
 }

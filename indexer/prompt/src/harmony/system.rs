@@ -1,8 +1,12 @@
 //! The texts of the two messages that the encoding composes itself.
 
+use std::fmt::{self, Write};
+
 use super::conversation::{Developer, System};
 use super::tools::FunctionTool;
 use super::typescript;
+use crate::bounded::Bounded;
+use crate::error::PromptError;
 
 const IDENTITY: &str = "You are ChatGPT, a large language model trained by OpenAI.";
 const KNOWLEDGE_CUTOFF: &str = "2024-06";
@@ -20,26 +24,35 @@ pub(super) fn system_text(system: System, date: &str, offers_functions: bool) ->
     text
 }
 
-pub(super) fn developer_text(developer: &Developer) -> String {
-    let mut sections = Vec::new();
-    if let Some(instructions) = &developer.instructions {
-        sections.push(format!("# Instructions\n\n{instructions}"));
-    }
-    if !developer.tools.is_empty() {
-        sections.push(tools_section(&developer.tools));
-    }
-    sections.join("\n\n")
+pub(super) fn developer_text(developer: &Developer) -> Result<String, PromptError> {
+    let mut text = Bounded::prompt();
+    write_developer(&mut text, developer).map_err(|fmt::Error| PromptError::too_large("prompt"))?;
+    Ok(text.into_string())
 }
 
-fn tools_section(tools: &[FunctionTool]) -> String {
-    let mut text = String::from("# Tools\n\n## functions\n\nnamespace functions {\n\n");
-    for tool in tools {
-        for line in tool.description.lines() {
-            text.push_str(&format!("// {line}\n"));
-        }
-        let arguments = tool.parameters.as_ref().map(typescript::type_of);
-        let arguments = arguments.map(|kind| format!("_: {kind}")).unwrap_or_default();
-        text.push_str(&format!("type {} = ({arguments}) => any;\n\n", tool.name));
+fn write_developer(out: &mut Bounded, developer: &Developer) -> fmt::Result {
+    if let Some(instructions) = &developer.instructions {
+        write!(out, "# Instructions\n\n{instructions}")?;
     }
-    text + "} // namespace functions"
+    if developer.tools.is_empty() {
+        return Ok(());
+    }
+    if developer.instructions.is_some() {
+        out.write_str("\n\n")?;
+    }
+    out.write_str("# Tools\n\n## functions\n\nnamespace functions {\n\n")?;
+    developer.tools.iter().try_for_each(|tool| write_tool(out, tool))?;
+    out.write_str("} // namespace functions")
+}
+
+fn write_tool(out: &mut Bounded, tool: &FunctionTool) -> fmt::Result {
+    for line in tool.description.lines() {
+        writeln!(out, "// {line}")?;
+    }
+    write!(out, "type {} = (", tool.name)?;
+    if let Some(schema) = &tool.parameters {
+        out.write_str("_: ")?;
+        typescript::write_type(out, schema)?;
+    }
+    out.write_str(") => any;\n\n")
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::pieces::Piece;
 use super::*;
@@ -35,8 +35,9 @@ fn records(minor: u16) -> Vec<Json> {
 
 fn harmony(minor: u16, record: &Json) -> Harmony {
     let (year, month, day) = DATE;
+    let version = EngineVersion::new(0, minor);
     Harmony {
-        rules: HarmonyRules::of(EngineVersion::new(0, minor)).unwrap(),
+        rules: HarmonyRules::of(version, &RenderingRules::of(version)).unwrap(),
         exclude_tools_when_none: record["exclude_tools"] == true,
         clock: Arc::new(FixedClock(jiff::civil::date(year, month, day).at(12, 0, 0, 0))),
     }
@@ -119,4 +120,20 @@ fn prompts_are_the_engines_own_in_0_32() {
     let tally = tally(32);
     assert!(tally.faults.is_empty(), "{}", tally.faults.join("\n"));
     assert_eq!((tally.equal, tally.refused, tally.not_rendered), (305, 42, 22));
+}
+
+/// A function's name goes before each of its answers.
+#[test]
+fn prompt_is_not_made_longer_than_it_may_be() {
+    let name = "f".repeat(1 << 20);
+    let prompt = |answers: usize| {
+        let call = json!({"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}});
+        let answer = json!({"role": "tool", "tool_call_id": "c", "content": ""});
+        let mut messages = vec![json!({"role": "assistant", "tool_calls": [call]})];
+        messages.extend(vec![answer; answers]);
+        render(32, &json!({"body": {"messages": messages}}))
+    };
+    assert!(prompt(10).is_ok());
+    let error = prompt(20_000).unwrap_err();
+    assert!(matches!(error, PromptError::TooLarge { what: "prompt", .. }), "{error}");
 }

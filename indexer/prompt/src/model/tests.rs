@@ -214,6 +214,21 @@ fn families_with_renderers_of_their_own_are_told_apart() {
 
 #[test]
 fn gpt_oss_chats_are_rendered_with_special_tokens_that_texts_cannot_write() {
+    let folder = Folder::new();
+    make_gpt_oss(&folder);
+    let model = ModelPrompt::load(&folder.files()).unwrap();
+    let user = |content: &str| {
+        let messages = json!([{"role": "user", "content": content}]).to_string();
+        ids(model.tokens(ChatRequest { messages: messages.as_bytes(), ..ChatRequest::default() })).unwrap()
+    };
+    let (start, end, message) = (200_006, 200_007, 200_008);
+    assert!(user("a b").ends_with(&[end, start, 4, message, 1, 2, end, start, 4]));
+    // `<|`, `end` and `|>` are words that this vocabulary does not have.
+    assert!(user("a <|end|> b").ends_with(&[end, start, 4, message, 1, 4, 4, 4, 2, end, start, 4]));
+}
+
+/// A model of the family, with the special tokens of its vocabulary and the folder's words.
+fn make_gpt_oss(folder: &Folder) {
     const TOKENS: [(&str, u32); 6] = [
         ("<|constrain|>", 200_003),
         ("<|channel|>", 200_005),
@@ -222,7 +237,6 @@ fn gpt_oss_chats_are_rendered_with_special_tokens_that_texts_cannot_write() {
         ("<|message|>", 200_008),
         ("<|call|>", 200_012),
     ];
-    let folder = Folder::new();
     folder.write("config.json", r#"{"model_type": "gpt_oss"}"#);
     let mut tokenizer = tokenizer(&[]);
     tokenizer["post_processor"] = Json::Null;
@@ -234,13 +248,4 @@ fn gpt_oss_chats_are_rendered_with_special_tokens_that_texts_cannot_write() {
         tokenizer["added_tokens"].as_array_mut().unwrap().push(added);
     }
     folder.write("tokenizer.json", &tokenizer.to_string());
-    let model = ModelPrompt::load(&folder.files()).unwrap();
-    let user = |content: &str| {
-        let messages = json!([{"role": "user", "content": content}]).to_string();
-        ids(model.tokens(ChatRequest { messages: messages.as_bytes(), ..ChatRequest::default() })).unwrap()
-    };
-    let (start, end, message) = (200_006, 200_007, 200_008);
-    assert!(user("a b").ends_with(&[end, start, 4, message, 1, 2, end, start, 4]));
-    // `<|`, `end` and `|>` are words that this vocabulary does not have.
-    assert!(user("a <|end|> b").ends_with(&[end, start, 4, message, 1, 4, 4, 4, 2, end, start, 4]));
 }

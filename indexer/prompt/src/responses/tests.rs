@@ -43,6 +43,26 @@ fn tools_that_another_library_prints_are_not_guessed() {
     assert_eq!(error.reason(), "unsupported_field", "{error}");
 }
 
+/// A namespace's name goes before the name of each of its tools.
+#[test]
+fn names_of_tools_are_not_made_longer_than_a_prompt() {
+    let members = |bytes: usize, choice: &str| {
+        let tools = json!(vec![json!({"type": "function", "name": "f"}); 20]);
+        json!({
+            "input": "a", "tool_choice": {"type": "function", "name": choice},
+            "tools": [{"type": "namespace", "name": "n".repeat(bytes), "tools": tools}],
+        })
+    };
+    let tools = convert(32, &members(2, "nn__f")).unwrap().chat.tools.unwrap();
+    assert_eq!((tools.len(), &tools[19]["function"]["name"]), (20, &json!("nn__f")));
+    assert!(convert(32, &members(2, "f")).is_ok());
+    for other in ["nnf", "nn__", "n__f", "nn__ff"] {
+        assert_eq!(convert(32, &members(2, other)).err().unwrap().reason(), "bad_prompt", "{other}");
+    }
+    let error = convert(32, &members(1 << 20, "f")).err().unwrap();
+    assert!(matches!(error, PromptError::TooLarge { what: "tools", .. }), "{error}");
+}
+
 #[test]
 fn prompts_are_truncated_unless_truncation_is_absent_or_disabled() {
     let is_truncated = |truncation: Json| {

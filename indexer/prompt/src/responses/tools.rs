@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::item::CUSTOM_INPUT;
 use crate::chat::{self, Settings, type_of};
 use crate::error::PromptError;
+use crate::limits::MAX_PROMPT_BYTES;
 
 /// Between a namespace and a name in it.
 const NAMESPACE_SEPARATOR: &str = "__";
@@ -91,7 +92,9 @@ fn offers(tool: &Json, wanted: &str) -> bool {
     let name = tool.get("name").and_then(Json::as_str).unwrap_or_default();
     let inner = tool.get("tools").and_then(Json::as_array).into_iter().flatten();
     let mut inner_names = inner.filter_map(|tool| tool.get("name")?.as_str());
-    name == wanted || inner_names.any(|inner| inner == wanted || flat_name(name, inner) == wanted)
+    // What is left of a flat name.
+    let wanted_here = wanted.strip_prefix(name).and_then(|rest| rest.strip_prefix(NAMESPACE_SEPARATOR));
+    name == wanted || inner_names.any(|inner| inner == wanted || Some(inner) == wanted_here)
 }
 
 /// Adds the functions that a tool stands for.
@@ -123,6 +126,10 @@ fn read_tool(
             let Some(Json::Array(inner)) = tool.shift_remove("tools") else {
                 return Err(PromptError::refused("a namespace has no list of tools"));
             };
+            // Its name goes before each of theirs, so the names can be many times as long as the request.
+            if inner.len().saturating_mul(namespace.len()) > MAX_PROMPT_BYTES {
+                return Err(PromptError::too_large("tools"));
+            }
             inner.into_iter().try_for_each(|tool| read_tool(settings, tool, Some(&namespace), functions))
         }
         (kind, None) if HIDDEN_TYPES.contains(&kind) => Ok(()),

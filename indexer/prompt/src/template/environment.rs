@@ -43,8 +43,12 @@ pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error
     Ok(environment)
 }
 
-/// Renders a system message after a user's in plain Jinja, without the functions and tags that the engine adds.
-pub(super) fn takes_later_system(source: &str) -> bool {
+/// Whether the template takes a system message that is not the first one, as the engine finds out: it renders one, with
+/// nothing of what its own environment adds to plain Jinja. A template that calls `raise_exception` there fails because
+/// plain Jinja has no such function; so does one that calls another of its functions anywhere.
+///
+/// Compiles and renders the template once more, so it is asked when a model is loaded, not for a request's own template.
+pub(crate) fn takes_later_system(source: &str) -> bool {
     let render = || {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);

@@ -7,6 +7,7 @@ use minijinja::{Error, ErrorKind};
 
 use super::python_number::{IN_JSON, write_float};
 use super::value::WideInteger;
+use crate::bounded::Bounded;
 use crate::limits::JSON_DEPTH;
 
 /// The parameters of `json.dumps` that templates use.
@@ -30,13 +31,14 @@ pub(super) fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result
 
 /// `json.dumps(value, …)`. Fails where Python does: values that JSON has no form for.
 pub(super) fn dumps(value: &Value, style: &Style) -> Result<String, Error> {
-    let mut writer = Writer { out: String::new(), style };
+    let mut writer = Writer { out: Bounded::prompt(), style };
     writer.value(value, 0)?;
-    Ok(writer.out)
+    Ok(writer.out.into_string())
 }
 
 struct Writer<'a> {
-    out: String,
+    /// Indentation, and values that stand in others more than once, make long texts of short ones.
+    out: Bounded,
     style: &'a Style,
 }
 
@@ -192,47 +194,51 @@ impl Writer<'_> {
 
     fn new_line(&mut self, depth: usize) -> Result<(), Error> {
         let Some(indent) = &self.style.indent else { return Ok(()) };
-        self.out.push('\n');
-        for _ in 0..depth {
-            self.out.push_str(indent);
-        }
-        Ok(())
+        let mut write = || {
+            self.out.write_str("\n")?;
+            (0..depth).try_for_each(|_| self.out.write_str(indent))
+        };
+        write().map_err(cannot_write)
     }
 
     fn string(&mut self, text: &str) -> Result<(), Error> {
         write_string(&mut self.out, text, self.style.ensure_ascii).map_err(cannot_write)
     }
 
-    /// Never fails; returns a result so that every arm of a value reads alike.
     fn put(&mut self, text: &str) -> Result<(), Error> {
-        self.out.push_str(text);
-        Ok(())
+        self.out.write_str(text).map_err(cannot_write)
     }
 }
 
-fn write_string(out: &mut String, text: &str, ensure_ascii: bool) -> fmt::Result {
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            control if control < ' ' => write!(out, "\\u{:04x}", u32::from(control))?,
-            wide if ensure_ascii && wide > '~' => {
-                let mut units = [0; 2];
-                for unit in wide.encode_utf16(&mut units) {
-                    write!(out, "\\u{unit:04x}")?;
-                }
-            }
-            plain => out.push(plain),
+fn write_string(out: &mut impl Write, text: &str, ensure_ascii: bool) -> fmt::Result {
+    let is_escaped = |char: char| char < ' ' || char == '"' || char == '\\' || ensure_ascii && char > '~';
+    out.write_str("\"")?;
+    // Each piece ends with the only character in it that may need an escape.
+    for piece in text.split_inclusive(is_escaped) {
+        let last = piece.chars().next_back().filter(|char| is_escaped(*char));
+        let plain = piece.len() - last.map_or(0, char::len_utf8);
+        out.write_str(piece.get(..plain).unwrap_or_default())?;
+        if let Some(char) = last {
+            write_escape(out, char)?;
         }
     }
-    out.push('"');
-    Ok(())
+    out.write_str("\"")
+}
+
+fn write_escape(out: &mut impl Write, char: char) -> fmt::Result {
+    match char {
+        '"' => out.write_str("\\\""),
+        '\\' => out.write_str("\\\\"),
+        '\n' => out.write_str("\\n"),
+        '\r' => out.write_str("\\r"),
+        '\t' => out.write_str("\\t"),
+        '\u{8}' => out.write_str("\\b"),
+        '\u{c}' => out.write_str("\\f"),
+        other => {
+            let mut units = [0; 2];
+            other.encode_utf16(&mut units).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
+        }
+    }
 }
 
 fn invalid(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {

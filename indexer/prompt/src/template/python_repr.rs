@@ -1,6 +1,6 @@
 //! What a template prints for a bare `{{ value }}`: Python's `str`, which for lists and maps shows their items by `repr`.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, escape_formatter};
@@ -8,15 +8,17 @@ use serde_json::Value as Json;
 
 use super::python_number::{IN_TEXT, write_float};
 use super::value::from_json;
+use crate::bounded::Bounded;
 use crate::limits::JSON_DEPTH;
 
 /// The environment's formatter. Only floats, lists and maps print differently from the engine library's own way.
 pub(super) fn format(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Number | ValueKind::Seq | ValueKind::Map => {
-            let mut text = String::new();
+            // Values may stand in each other more than once, so the text may be of any length.
+            let mut text = Bounded::prompt();
             write_repr(&mut text, value, 0)?;
-            out.write_str(&text).map_err(Error::from)
+            out.write_str(text.as_str()).map_err(Error::from)
         }
         _ => escape_formatter(out, state, value),
     }
@@ -35,78 +37,96 @@ pub(crate) fn python_str(json: &Json) -> String {
     }
 }
 
-fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
+fn write_repr(out: &mut impl Write, value: &Value, depth: usize) -> Result<(), Error> {
     if depth > JSON_DEPTH {
         return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply"));
     }
     match value.kind() {
         ValueKind::Number if !value.is_integer() => {
             let number = f64::try_from(value.clone())?;
-            write_float(out, number, &IN_TEXT).map_err(Error::from)
+            write_float(out, number, &IN_TEXT)?;
         }
-        ValueKind::String => {
-            write_quoted(out, value.as_str().unwrap_or_default());
-            Ok(())
-        }
+        ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default())?,
         // A tuple has round brackets, and whatever else calls itself a sequence its own form.
         ValueKind::Seq if !value.is_tuple() => {
-            out.push('[');
+            out.write_str("[")?;
             for (place, item) in value.try_iter()?.enumerate() {
-                out.push_str(if place == 0 { "" } else { ", " });
+                out.write_str(if place == 0 { "" } else { ", " })?;
                 write_repr(out, &item, depth + 1)?;
             }
-            out.push(']');
-            Ok(())
+            out.write_str("]")?;
         }
         ValueKind::Map => {
-            out.push('{');
+            out.write_str("{")?;
             for (place, key) in value.try_iter()?.enumerate() {
-                out.push_str(if place == 0 { "" } else { ", " });
+                out.write_str(if place == 0 { "" } else { ", " })?;
                 write_repr(out, &key, depth + 1)?;
-                out.push_str(": ");
+                out.write_str(": ")?;
                 write_repr(out, &value.get_item(&key)?, depth + 1)?;
             }
-            out.push('}');
-            Ok(())
+            out.write_str("}")?;
         }
-        _ => write!(out, "{value}").map_err(Error::from),
+        _ => write!(out, "{value}")?,
     }
+    Ok(())
 }
 
 /// A text in quotes: single ones, unless it holds single and no double ones.
-fn write_quoted(out: &mut String, text: &str) {
+fn write_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    out.push(quote);
-    for char in text.chars() {
-        match char {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            _ if char == quote => out.extend(['\\', quote]),
-            _ if is_printable(char) => out.push(char),
-            _ => write_escape(out, u32::from(char)),
+    let is_escaped = |char: char| char == '\\' || char == quote || !is_printable(char);
+    out.write_char(quote)?;
+    // Each piece ends with the only character in it that may need an escape.
+    for piece in text.split_inclusive(is_escaped) {
+        let last = piece.chars().next_back().filter(|char| is_escaped(*char));
+        let plain = piece.len() - last.map_or(0, char::len_utf8);
+        out.write_str(piece.get(..plain).unwrap_or_default())?;
+        if let Some(char) = last {
+            write_escape(out, char)?;
         }
     }
-    out.push(quote);
+    out.write_char(quote)
 }
 
-/// `\xNN`, `\uNNNN` or `\UNNNNNNNN`, the shortest that fits.
-fn write_escape(out: &mut String, code: u32) {
-    let _infallible = match code {
-        ..=0xff => write!(out, "\\x{code:02x}"),
-        0x100..=0xffff => write!(out, "\\u{code:04x}"),
-        _ => write!(out, "\\U{code:08x}"),
-    };
+/// `\xNN`, `\uNNNN` or `\UNNNNNNNN`, the shortest that fits, where there is no name.
+fn write_escape(out: &mut impl Write, char: char) -> fmt::Result {
+    match (char, u32::from(char)) {
+        ('\\' | '\'' | '"', _) => write!(out, "\\{char}"),
+        ('\n', _) => out.write_str("\\n"),
+        ('\r', _) => out.write_str("\\r"),
+        ('\t', _) => out.write_str("\\t"),
+        (_, code @ ..=0xff) => write!(out, "\\x{code:02x}"),
+        (_, code @ 0x100..=0xffff) => write!(out, "\\u{code:04x}"),
+        (_, code) => write!(out, "\\U{code:08x}"),
+    }
 }
 
 /// Python's `str.isprintable`: neither control, format, private or unassigned character, nor white space but a blank.
 /// Rust's `escape_debug` of a text escapes the same characters, and at its start combining marks as well: a letter goes
-/// before.
+/// before. Letters and numbers are printable, and most of what is asked for.
 fn is_printable(char: char) -> bool {
     if char.is_ascii() {
         return !char.is_ascii_control();
     }
-    let text: String = ['a', char].iter().collect();
+    char.is_alphanumeric() || is_printable_by_escapes(char)
+}
+
+fn is_printable_by_escapes(char: char) -> bool {
+    // Room for the letter and four bytes.
+    let mut bytes = *b"a    ";
+    let [_, behind @ ..] = &mut bytes;
+    let len = 1 + char.encode_utf8(behind).len();
+    let text = bytes.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
     !text.escape_debug().any(|escaped| escaped == '\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_numbers_are_printable_by_their_escapes_too() {
+        let letters = (char::MIN..=char::MAX).filter(|char| !char.is_ascii() && char.is_alphanumeric());
+        assert_eq!(letters.filter(|char| !is_printable_by_escapes(*char)).collect::<String>(), "");
+    }
 }

@@ -165,6 +165,23 @@ fn work_and_depth_of_a_rendering_are_bounded() {
     }
 }
 
+/// What these print is not of the size of what they are given, and is not made before it is refused.
+#[test]
+fn printed_values_are_bounded_while_they_are_written() {
+    // As a schema that a client nests, with the indentation of the templates of Llama 3.1.
+    let mut deep = json!(vec![1; 40_000]);
+    for _ in 0..120 {
+        deep = json!([deep]);
+    }
+    let doubled =
+        "{% set ns = namespace(s=[1]) %}{% for a in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}";
+    let too_much = PromptError::not_renderable("rendering exceeded its budget of work");
+    assert_eq!(render("{{ v | tojson(indent=4) }}", deep), Err(too_much.clone()));
+    for print in ["{{ ns.s | tojson }}", "{{ ns.s }}"] {
+        assert_eq!(render(&format!("{doubled}{print}"), json!(0)), Err(too_much.clone()), "{print}");
+    }
+}
+
 #[test]
 fn template_that_does_not_compile_names_line_and_fault() {
     let clock: Arc<dyn Clock> = Arc::new(FixedClock(date(2026, 1, 15).at(0, 0, 0, 0)));

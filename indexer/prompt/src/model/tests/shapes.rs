@@ -110,6 +110,14 @@ fn rules_can_be_replaced_one_by_one() {
     let model = ModelPrompt::load(&ModelFiles { rule_overrides, ..folder.files() }).unwrap();
     let given = ChatRequest { prompt_token_ids: Some(&[9, 8]), ..ChatRequest::default() };
     assert_eq!(chat(&model, given), Ok(vec![0, 1, 2, 3]));
+    let gpt_oss = Folder::new();
+    make_gpt_oss(&gpt_oss);
+    let no_tools = ChatRequest { tools: Some(b"[]"), ..ChatRequest::default() };
+    for refuses in [false, true] {
+        let rule_overrides = overrides(json!({"refuses_empty_tools": refuses}));
+        let model = ModelPrompt::load(&ModelFiles { rule_overrides, ..gpt_oss.files() }).unwrap();
+        assert_eq!(chat(&model, no_tools).is_err(), refuses, "gpt-oss too");
+    }
     let files = ModelFiles { rule_overrides: overrides(json!({"nonsense": 1})), ..folder.files() };
     let error = ModelPrompt::load(&files).err().unwrap().to_string();
     assert!(error.contains("\"nonsense\" is no rendering rule"), "{error}");
