@@ -8,10 +8,11 @@
 //! Bounded: the oldest answer goes when it is full or has outlived its time. Nothing is made of a key that is not known.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use warmpath_kv::{Millis, StreamId};
 
-/// Responses remembered: at ten responses a second, those of seven hours; with map and queue about 14 MB when full.
+/// Responses remembered: at ten responses a second, those of seven hours; with map and queue about 15 MB when full.
 pub const ANSWERS_MAX: usize = 1 << 18;
 /// How long one is remembered. Engines keep theirs until they restart; a conversation that is picked up a day later is
 /// rare, and another engine would only refuse it.
@@ -24,10 +25,20 @@ pub struct ResponseKey(u64);
 /// All that is remembered.
 #[derive(Debug)]
 pub struct Answers {
-    places: HashMap<ResponseKey, StreamId>,
-    /// Every key of the map once, oldest first.
-    order: VecDeque<(Millis, ResponseKey)>,
+    /// The number of each key's entry.
+    numbers: HashMap<ResponseKey, u64>,
+    /// Oldest first, numbered in the order of their arrival.
+    entries: VecDeque<Entry>,
+    /// Number of the oldest entry.
+    oldest: u64,
     capacity: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Millis,
+    key: ResponseKey,
+    place: StreamId,
 }
 
 // === impl ResponseKey ===
@@ -48,41 +59,65 @@ impl ResponseKey {
 impl Answers {
     /// An empty memory for at most `capacity` responses.
     pub fn new(capacity: usize) -> Self {
-        Self { places: HashMap::new(), order: VecDeque::new(), capacity }
+        Self { numbers: HashMap::new(), entries: VecDeque::new(), oldest: 0, capacity }
     }
 
     /// Remembers that the endpoint of `place` made a response. A response is made once: where it is known already, the
     /// newer place counts, and its time stays.
     pub fn note(&mut self, key: ResponseKey, place: StreamId, now: Millis) {
-        if self.places.insert(key, place).is_none() {
-            self.order.push_back((now, key));
-        }
-        while let Some((at, oldest)) = self.order.front().copied() {
-            let is_old = now.since(at) > ANSWER_LIFETIME_MS;
-            if self.order.len() <= self.capacity && !is_old {
-                break;
+        match self.numbers.get(&key).and_then(|number| usize::try_from(number - self.oldest).ok()) {
+            Some(known) => {
+                if let Some(entry) = self.entries.get_mut(known) {
+                    entry.place = place;
+                }
             }
-            self.order.pop_front();
-            self.places.remove(&oldest);
+            None => {
+                if self.entries.len() >= self.capacity {
+                    self.drop_oldest();
+                }
+                self.numbers.insert(key, self.all().end);
+                self.entries.push_back(Entry { at: now, key, place });
+            }
+        }
+        while self.entries.front().is_some_and(|oldest| now.since(oldest.at) > ANSWER_LIFETIME_MS) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.oldest += 1;
+            self.numbers.remove(&entry.key);
         }
     }
 
     /// The place of the endpoint that made it.
     pub fn place(&self, key: ResponseKey) -> Option<StreamId> {
-        self.places.get(&key).copied()
+        let number = self.numbers.get(&key)? - self.oldest;
+        self.entries.get(usize::try_from(number).ok()?).map(|entry| entry.place)
     }
 
-    /// Everything remembered, oldest first.
-    pub fn all(&self) -> impl Iterator<Item = (ResponseKey, StreamId)> {
-        self.order.iter().filter_map(|(_, key)| Some((*key, self.place(*key)?)))
+    /// The numbers of everything remembered. A number is never given again.
+    pub fn all(&self) -> Range<u64> {
+        self.oldest..self.oldest + self.entries.len() as u64
+    }
+
+    /// Those of these numbers that are still remembered, oldest first.
+    pub fn slice(&self, numbers: Range<u64>) -> impl Iterator<Item = (ResponseKey, StreamId)> {
+        let at = |number: u64| {
+            let behind = usize::try_from(number.saturating_sub(self.oldest)).unwrap_or(usize::MAX);
+            behind.min(self.entries.len())
+        };
+        let (from, to) = (at(numbers.start), at(numbers.end));
+        self.entries.range(from.min(to)..to).map(|entry| (entry.key, entry.place))
     }
 
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 }
 
@@ -94,6 +129,10 @@ mod tests {
         ResponseKey::new(number).unwrap()
     }
 
+    fn all(answers: &Answers) -> Vec<(ResponseKey, StreamId)> {
+        answers.slice(answers.all()).collect()
+    }
+
     #[test]
     fn the_place_of_a_response_is_known_until_newer_ones_take_its_room() {
         let mut answers = Answers::new(2);
@@ -102,7 +141,7 @@ mod tests {
         }
         assert_eq!((answers.place(key(1)), answers.len()), (None, 2));
         assert_eq!(answers.place(key(2)), Some(StreamId(2)));
-        assert_eq!(answers.all().collect::<Vec<_>>(), [(key(2), StreamId(2)), (key(3), StreamId(3))]);
+        assert_eq!(all(&answers), [(key(2), StreamId(2)), (key(3), StreamId(3))]);
         // Told again, by a peer: it takes no more room, and does not grow younger.
         answers.note(key(2), StreamId(9), Millis(4));
         assert_eq!((answers.place(key(2)), answers.len()), (Some(StreamId(9)), 2));
@@ -118,6 +157,26 @@ mod tests {
         answers.note(key(2), StreamId(2), Millis(ANSWER_LIFETIME_MS));
         assert_eq!(answers.len(), 2);
         answers.note(key(3), StreamId(3), Millis(ANSWER_LIFETIME_MS + 1));
-        assert_eq!(answers.all().collect::<Vec<_>>(), [(key(2), StreamId(2)), (key(3), StreamId(3))]);
+        assert_eq!(all(&answers), [(key(2), StreamId(2)), (key(3), StreamId(3))]);
+    }
+
+    /// Numbers stay what they are while older entries go, so that all can be read a few at a time.
+    #[test]
+    fn slices_by_number_skip_what_is_gone_and_repeat_nothing() {
+        let mut answers = Answers::new(4);
+        for number in 1..=4 {
+            answers.note(key(number), StreamId(number as u32), Millis(0));
+        }
+        let wanted = answers.all();
+        let keys =
+            |answers: &Answers, numbers| answers.slice(numbers).map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(keys(&answers, wanted.start..wanted.start + 1), [key(1)]);
+        for number in 5..=6 {
+            answers.note(key(number), StreamId(9), Millis(1));
+        }
+        assert_eq!(keys(&answers, wanted.start + 1..wanted.start + 3), [key(3)], "2 is gone meanwhile");
+        assert_eq!(keys(&answers, wanted.start + 3..wanted.end), [key(4)]);
+        assert_eq!(keys(&answers, wanted.end..u64::MAX), [key(5), key(6)]);
+        assert_eq!(keys(&answers, 0..wanted.start), []);
     }
 }

@@ -68,6 +68,15 @@ pub struct Placed {
     pub lease_ms: u64,
 }
 
+/// A live decision made here, as a new follower has to hear of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    id: DecisionId,
+    reservation: Reservation,
+    phase: Phase,
+    is_confirmed: bool,
+}
+
 /// Reservations and what peers have still to be told of them.
 #[derive(Debug)]
 pub struct Books {
@@ -255,24 +264,15 @@ impl Books {
         self.ledger.remove_place(place, now)
     }
 
-    /// Every live decision made here, and every response that is remembered, as changes that build it anew.
-    pub fn snapshot(&self, fleet: &Snapshot) -> Vec<Change> {
-        let answered = self.answers.all().filter_map(|(key, place)| {
-            let (endpoint, _) = fleet.by_place(place)?;
-            Some(Change::answered(key, endpoint))
-        });
+    /// Every live decision made here, copied as it is, so that what is made of it is made without the lock.
+    pub fn open(&self) -> Vec<Open> {
         let own = self.ledger.entries().filter(|(id, _)| IndexerId::of(*id) == Some(self.own));
-        own.flat_map(|(id, entry)| {
-            let reserved =
-                placed(&entry.reservation, fleet).map(|placed| Change { id, what: What::Reserved(placed) });
-            let further = match entry.phase {
-                Phase::Running => Some(What::Started),
-                _ => entry.is_confirmed.then_some(What::Renewed),
-            };
-            let further = further.filter(|_| reserved.is_some()).map(|what| Change { id, what });
-            reserved.into_iter().chain(further)
+        own.map(|(id, Entry { reservation, phase, is_confirmed, .. })| Open {
+            id,
+            reservation: *reservation,
+            phase: *phase,
+            is_confirmed: *is_confirmed,
         })
-        .chain(answered)
         .collect()
     }
 
@@ -290,10 +290,26 @@ impl Books {
     }
 }
 
+// === impl Open ===
+
+impl Open {
+    /// The changes that build it anew; none where its place is gone.
+    pub fn changes(&self, fleet: &Snapshot) -> impl Iterator<Item = Change> + use<> {
+        let id = self.id;
+        let reserved = placed(&self.reservation, fleet).map(What::Reserved);
+        let further = match self.phase {
+            Phase::Running => Some(What::Started),
+            _ => self.is_confirmed.then_some(What::Renewed),
+        };
+        let further = further.filter(|_| reserved.is_some());
+        reserved.into_iter().chain(further).map(move |what| Change { id, what })
+    }
+}
+
 // === impl Change ===
 
 impl Change {
-    fn answered(key: ResponseKey, endpoint: &Endpoint) -> Self {
+    pub fn answered(key: ResponseKey, endpoint: &Endpoint) -> Self {
         Self { id: DecisionId(0), what: What::Answered { key, endpoint: endpoint.name.clone() } }
     }
 }

@@ -19,6 +19,9 @@ use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 mod convert;
 mod follow;
 pub mod metrics;
+mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use follow::Follower;
 pub use metrics::PeerMetrics;
@@ -26,6 +29,7 @@ pub use metrics::PeerMetrics;
 use crate::books::{Books, Change, IndexerId, Pending};
 use crate::fleet::View;
 use crate::rpc::status::follow_again;
+use snapshot::Snapshot;
 
 /// How long a change may wait for others to share its batch.
 const BATCH_WAIT: Duration = Duration::from_millis(10);
@@ -91,7 +95,7 @@ impl Publisher {
             Pending::Overflown => vec![Batch::Restart],
             Pending::Changes(changes) => {
                 self.metrics.sent.inc_by(changes.len() as u64);
-                in_batches(own, changes, false).into_iter().map(Batch::Changes).collect()
+                in_batches(own, &changes).map(Batch::Changes).collect()
             }
         };
         self.metrics.followers.set(i64::try_from(self.batches.receiver_count()).unwrap_or(i64::MAX));
@@ -102,22 +106,13 @@ impl Publisher {
     }
 }
 
-/// Splits changes into batches of the contract's size. A snapshot is one batch at least, even of nothing.
-fn in_batches(own: IndexerId, changes: Vec<Change>, snapshot: bool) -> Vec<LedgerChanges> {
-    let batch = |changes: &[Change], snapshot| LedgerChanges {
+/// Splits changes into batches of the contract's size.
+fn in_batches(own: IndexerId, changes: &[Change]) -> impl Iterator<Item = LedgerChanges> {
+    changes.chunks(BATCH_CHANGES_MAX).map(move |chunk| LedgerChanges {
         indexer_id: own.get().into(),
-        snapshot,
-        changes: changes.iter().map(convert::to_wire).collect(),
-    };
-    let mut batches: Vec<LedgerChanges> =
-        changes.chunks(BATCH_CHANGES_MAX).map(|chunk| batch(chunk, false)).collect();
-    if snapshot {
-        match batches.first_mut() {
-            Some(first) => first.snapshot = true,
-            None => batches.push(batch(&[], true)),
-        }
-    }
-    batches
+        snapshot: false,
+        changes: chunk.iter().map(convert::to_wire).collect(),
+    })
 }
 
 // === impl PeerService ===
@@ -129,9 +124,9 @@ impl PeerService {
         let (snapshot, changes) = {
             // Under the lock, so that no change falls between the two.
             let books = self.books.lock();
-            let changes = books.snapshot(&self.view.current());
-            (in_batches(books.own(), changes, true), batches.subscribe())
+            (Snapshot::of(&books), batches.subscribe())
         };
+        let snapshot = snapshot.batches(self.books.clone(), self.view.clone());
         let changes = stream::unfold(changes, |mut changes| async move {
             let batch = match changes.recv().await {
                 Ok(Batch::Changes(batch)) => Ok(batch),
@@ -141,7 +136,7 @@ impl PeerService {
             };
             Some((batch, changes))
         });
-        Some(stream::iter(snapshot.into_iter().map(Ok)).chain(changes))
+        Some(snapshot.map(Ok).chain(changes))
     }
 }
 

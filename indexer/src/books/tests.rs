@@ -141,7 +141,7 @@ fn a_snapshot_brings_what_is_open_and_ends_what_is_not() {
     let stale = DecisionId(kept.0 + 1);
     b.hear(a.own(), Change { id: stale, what: What::Reserved(placed("10.0.0.1:80", 0)) }, &fleet, Millis(0));
     let own = decide(&mut b, &fleet);
-    let snapshot = a.snapshot(&fleet);
+    let snapshot: Vec<Change> = a.open().iter().flat_map(|open| open.changes(&fleet)).collect();
     b.keep_only(a.own(), &snapshot.iter().map(|change| change.id).collect(), Millis(0));
     for change in snapshot {
         assert_eq!(b.hear(a.own(), change, &fleet, Millis(0)), PeerChange::Applied);
@@ -187,7 +187,9 @@ fn where_a_response_was_made_is_told_once_and_to_late_followers() {
     let holder = Some(place(&fleet, "10.0.0.2:80", 0));
     assert_eq!((a.answers().place(key), b.answers().place(key)), (holder, holder));
     assert_eq!(pending(&mut b), [], "nothing goes in circles");
-    for change in b.snapshot(&fleet) {
+    let all = b.answers().slice(b.answers().all());
+    for (key, place) in all.collect::<Vec<_>>() {
+        let change = Change::answered(key, fleet.by_place(place).unwrap().0);
         assert_eq!(late.hear(b.own(), change, &fleet, Millis(0)), PeerChange::Applied);
     }
     assert_eq!(late.answers().place(key), holder);

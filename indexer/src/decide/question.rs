@@ -182,6 +182,7 @@ impl Chat {
     fn bytes(&self) -> usize {
         let parts = [&self.tools, &self.documents, &self.template_kwargs, &self.tool_choice];
         let template = self.chat_template.as_ref().map_or(0, String::len);
-        self.messages.len() + template + parts.into_iter().flatten().map(Vec::len).sum::<usize>()
+        let ids = self.prompt_token_ids.as_deref().map_or(0, size_of_val);
+        self.messages.len() + template + ids + parts.into_iter().flatten().map(Vec::len).sum::<usize>()
     }
 }

@@ -146,6 +146,8 @@ fn a_request_is_estimated_by_its_prompt_and_by_its_body_only_without_one() {
     let picture = Chat { messages: vec![b' '; 400], has_media: true, ..Chat::default() };
     assert_eq!(question(Prompt::Chat(Box::new(picture))).estimated_bytes(), 400);
     assert_eq!(question(Prompt::Tokens(vec![vec![1; 10], vec![2; 5]])).estimated_bytes(), 60);
+    let given = Chat { messages: vec![b' '; 7], prompt_token_ids: Some(vec![1; 100]), ..Chat::default() };
+    assert_eq!(question(Prompt::Chat(Box::new(given))).estimated_bytes(), 407);
     assert_eq!(question(Prompt::Absent(Reason::UnknownModel)).estimated_bytes(), 10_000_000);
 }
 
