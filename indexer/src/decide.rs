@@ -45,9 +45,9 @@ use crate::books::{Books, DecisionIds, Placed};
 use crate::clock::Clock;
 use crate::config::{Config, PolicyConfig};
 use crate::engines::Directory;
-use crate::fleet::{Endpoint, ModelIndex, Snapshot, View};
+use crate::fleet::{Endpoint, Snapshot, View};
 use crate::ledger::{DecisionId, Forecast};
-use crate::models::{Registry, Target};
+use crate::models::{LoadedModel, Registry, Target};
 use crate::volatile::VolatileHeads;
 use candidates::{Seat, gather, serving};
 use measure::{BYTES_PER_TOKEN, Job, Measured, Measurer};
@@ -146,7 +146,7 @@ struct Basis {
 /// Everything that one pick goes by.
 struct Round<'a> {
     policy: Policy,
-    model: Option<ModelIndex>,
+    model: Option<LoadedModel>,
     endpoints: &'a [&'a Endpoint],
     basis: &'a Basis,
     demand: Demand,
@@ -199,7 +199,8 @@ impl Decider {
             Some((_, target)) => serving(&snapshot, target, &directory),
             None => snapshot.usable().collect(),
         };
-        let model = named.as_ref().map(|(_, target)| target.model);
+        let model =
+            named.as_ref().map(|(model, target)| LoadedModel { index: target.model, load: model.load });
         let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &endpoints));
         let measured = match (question.previous_response, named) {
             // What the engine keeps of earlier turns is part of the prompt, and is not known here.
@@ -436,7 +437,7 @@ impl Round<'_> {
         let predicts = self.basis.verdict.is_scored() && measured.is_some();
         let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
         Forecast {
-            model: self.model.map(|model| model.0),
+            model: self.model,
             policy: self.policy.name(),
             cached_tokens: cached.filter(|_| predicts).collect(),
             prompt_tokens: measured

@@ -7,7 +7,8 @@
 //!
 //! - *size*: `usage.prompt_tokens` is not the number of tokens that we made of the same, whole, only prompt. Nothing
 //!   but rendering and tokenizing explains that, so few are enough.
-//! - *cache*: the engine found more in its cache than it ever told of, although its stream is live. Tokens that differ
+//! - *cache*: the engine found more in its cache than it ever told of, although its stream is live and tells of one medium
+//!   only (what it loads from another one counts as cached too). Tokens that differ
 //!   but are as many (another date, say) show here alone. Events may be late, so it takes most of a window. (That it
 //!   found less is usual: blocks are evicted between decision and arrival.)
 //!
@@ -33,6 +34,7 @@ mod tests;
 pub use metrics::{ComparedLabels, DriftMetrics};
 
 use crate::fleet::ModelIndex;
+use crate::models::{LoadId, LoadedModel};
 use metrics::ModelLabels;
 
 /// Requests that a window holds: enough that one odd kind of request does not fill it, few enough that a wrong template
@@ -102,8 +104,16 @@ pub struct DriftState {
 /// Watches all models.
 #[derive(Debug)]
 pub struct DriftWatch {
-    models: Mutex<HashMap<ModelIndex, Watched>>,
+    models: Mutex<Models>,
     metrics: DriftMetrics,
+}
+
+#[derive(Debug, Default)]
+struct Models {
+    /// Those of which something was compared.
+    watched: HashMap<ModelIndex, Watched>,
+    /// What each model is rendered by since it was loaded anew; `None`: not any more. Those that never were are not here.
+    loads: HashMap<ModelIndex, Option<LoadId>>,
 }
 
 /// The only place that says when a mark changes.
@@ -171,10 +181,11 @@ impl DriftWatch {
         &self.metrics
     }
 
-    /// Takes one comparison in, of a request that `endpoint` answered. `model` is the name of the model.
+    /// Takes one comparison in, of a request that `endpoint` answered. `model` is the name of the model. What a renderer
+    /// made that has been replaced meanwhile says nothing any more.
     pub fn compare(
         &self,
-        index: ModelIndex,
+        loaded: LoadedModel,
         model: &str,
         endpoint: &str,
         signal: Signal,
@@ -185,7 +196,10 @@ impl DriftWatch {
         }
         let Some(differs) = signal.reads(compared) else { return };
         let mut models = self.models.lock();
-        let watched = models.entry(index).or_default();
+        if models.loads.get(&loaded.index).is_some_and(|load| *load != Some(loaded.load)) {
+            return;
+        }
+        let watched = models.watched.entry(loaded.index).or_default();
         if differs {
             watched.example = Some(compared);
         }
@@ -196,22 +210,26 @@ impl DriftWatch {
         let changed = window.take(differs, signal.thresholds());
         let mark = window.mark;
         let drift = i64::from(watched.mark() == Mark::Drifting);
-        drop(models);
+        // Under the lock, so that the gauge says what came last.
         self.metrics.drift.get_or_create(&ModelLabels { model: model.to_owned() }).set(drift);
+        drop(models);
         if changed {
             say(model, endpoint, signal, mark, compared);
         }
     }
 
-    /// A model is rendered otherwise from now on, or not any more: what was seen before says nothing.
-    pub fn forget(&self, index: ModelIndex, model: &str) {
-        self.models.lock().remove(&index);
+    /// A model is rendered by this from now on, or (`None`) not any more: what was seen before says nothing, and neither
+    /// does what comes later of requests that are on their way.
+    pub fn begin(&self, index: ModelIndex, model: &str, load: Option<LoadId>) {
+        let mut models = self.models.lock();
+        models.loads.insert(index, load);
+        models.watched.remove(&index);
         self.metrics.drift.remove(&ModelLabels { model: model.to_owned() });
     }
 
     /// None: nothing has been compared yet.
     pub fn state(&self, index: ModelIndex) -> Option<DriftState> {
-        let watched = *self.models.lock().get(&index)?;
+        let watched = *self.models.lock().watched.get(&index)?;
         Some(DriftState {
             mark: watched.mark(),
             differing_sizes: watched.size.differing.count_ones(),

@@ -28,6 +28,8 @@ use thiserror::Error;
 use warmpath_core::limits::UNCONFIRMED_LEASE_MS;
 use warmpath_kv::{Millis, StreamId};
 
+use crate::models::LoadedModel;
+
 #[cfg(test)]
 mod tests;
 
@@ -53,8 +55,8 @@ pub struct Reservation {
 /// What was predicted for a decision made here, to be held against what its engine tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// Position of the model in the configuration; None: not a configured one.
-    pub model: Option<usize>,
+    /// What rendered the prompt; None: its model is not a configured one.
+    pub model: Option<LoadedModel>,
     pub policy: &'static str,
     /// Tokens predicted to be in the prefix cache of each candidate; empty where nothing was predicted.
     pub cached_tokens: Vec<(Place, u32)>,

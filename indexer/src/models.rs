@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -37,8 +38,21 @@ pub struct Model {
     pub renderer: Option<Arc<ModelPrompt>>,
     /// Whose behaviour the renderer follows.
     pub release: Release,
+    /// Which reading of its files the renderer is.
+    pub load: LoadId,
     /// Not in the configuration any more.
     is_retired: bool,
+}
+
+/// Names one reading of a model's files in the life of the program: what one of them made says nothing of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadId(u64);
+
+/// What rendered a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadedModel {
+    pub index: ModelIndex,
+    pub load: LoadId,
 }
 
 /// A release of the engine, and how it is known.
@@ -86,6 +100,16 @@ impl std::fmt::Debug for Model {
             .field("name", &self.name)
             .field("release", &self.release)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl LoadId ===
+
+impl LoadId {
+    /// One that there was not before.
+    pub fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -171,6 +195,14 @@ impl Models {
     pub fn in_use(&self) -> impl Iterator<Item = (ModelIndex, &Arc<Model>)> {
         let numbered = self.models.iter().enumerate().map(|(index, model)| (ModelIndex(index), model));
         numbered.filter(|(_, model)| !model.is_retired)
+    }
+
+    /// Every model there ever was: its name, and what it is rendered by; `None` where it is retired.
+    pub fn loads(&self) -> impl Iterator<Item = (ModelIndex, &str, Option<LoadId>)> {
+        let numbered = self.models.iter().enumerate();
+        numbered.map(|(index, model)| {
+            (ModelIndex(index), &*model.name, (!model.is_retired).then_some(model.load))
+        })
     }
 
     /// Every name that a request can use for a model or an adapter of it, sorted.

@@ -16,7 +16,7 @@ use crate::books::Books;
 use crate::clock::Clock;
 use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels, ReasonLabels};
 use crate::drift::{Compared, DriftWatch, Signal};
-use crate::fleet::{ModelIndex, Snapshot, View};
+use crate::fleet::{Snapshot, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
 use crate::models::Registry;
 
@@ -187,11 +187,11 @@ impl Reporter {
         let place = entry.reservation.place;
         let Some(forecast) = &entry.forecast else { return };
         let Some((endpoint, _)) = snapshot.by_place(place) else { return };
-        let index = forecast.model.map(ModelIndex);
-        let model = index.map(|model| self.registry.name(model).to_string()).unwrap_or_default();
+        let loaded = forecast.model;
+        let model = loaded.map(|model| self.registry.name(model.index).to_string()).unwrap_or_default();
         let drift = |signal, ours, theirs| {
-            if let Some(index) = index {
-                self.drift.compare(index, &model, &endpoint.name, signal, Compared { ours, theirs });
+            if let Some(loaded) = loaded {
+                self.drift.compare(loaded, &model, &endpoint.name, signal, Compared { ours, theirs });
             }
         };
         if let (Some(ours), Some(theirs)) = (forecast.prompt_tokens, usage.prompt_tokens) {
@@ -200,7 +200,7 @@ impl Reporter {
         let (Some(predicted), Some(actual)) = (forecast.predicted(place), usage.cached_tokens) else {
             return;
         };
-        if forecast.prompt_tokens.is_some() && self.is_live(place) {
+        if forecast.prompt_tokens.is_some() && self.is_known_whole(place) {
             drift(Signal::Cache, predicted, actual);
         }
         let labels =
@@ -218,9 +218,11 @@ impl Reporter {
         }
     }
 
-    /// All that its engine holds is known.
-    fn is_live(&self, place: StreamId) -> bool {
-        self.index.read().stream_stats(place).is_some_and(|stream| stream.trust == Trust::Live)
+    /// All that its engine can find of a prompt is known: its events are all here, and it has no other medium to load
+    /// blocks from, which would count as cached too.
+    fn is_known_whole(&self, place: StreamId) -> bool {
+        let stats = self.index.read().stream_stats(place);
+        stats.is_some_and(|stream| stream.trust == Trust::Live && !stream.has_other_media)
     }
 
     fn count(&self, event: &'static str) {

@@ -130,6 +130,7 @@ impl Index {
         let Some(slot) = self.streams.slot(id) else { return };
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if removed.medium != Medium::Gpu {
+            stream.has_other_media = true;
             self.stats.skipped.other_medium += count(removed.hashes.len());
             return;
         }
@@ -181,7 +182,7 @@ impl Index {
         }
         self.stats.removals.count_clear(cause, count(stream.blocks));
         self.references = self.references.saturating_sub(stream.references());
-        stream.reset();
+        stream.reset(cause);
     }
 
     /// How to make the keys of prompts now: with every block size that a stream has shown.
@@ -236,6 +237,7 @@ impl Index {
             blocks: stream.blocks,
             block_size: stream.block_size.map(std::num::NonZeroU32::get),
             trust: stream.trust,
+            has_other_media: stream.has_other_media,
         })
     }
 }

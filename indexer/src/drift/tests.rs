@@ -1,6 +1,10 @@
+use std::sync::LazyLock;
+
 use super::*;
 
 const MODEL: ModelIndex = ModelIndex(0);
+
+static LOAD: LazyLock<LoadId> = LazyLock::new(LoadId::fresh);
 
 #[test]
 fn marks_change_at_their_thresholds_only() {
@@ -50,9 +54,14 @@ fn what_a_comparison_speaks_for() {
 
 fn take(watch: &DriftWatch, signal: Signal, ours: u32, theirs: u32, times: u32) -> Mark {
     for _ in 0..times {
-        watch.compare(MODEL, "m", "10.0.0.1:80", signal, Compared { ours, theirs });
+        compare(watch, *LOAD, signal, ours, theirs);
     }
     watch.state(MODEL).unwrap().mark
+}
+
+fn compare(watch: &DriftWatch, load: LoadId, signal: Signal, ours: u32, theirs: u32) {
+    let loaded = LoadedModel { index: MODEL, load };
+    watch.compare(loaded, "m", "10.0.0.1:80", signal, Compared { ours, theirs });
 }
 
 #[test]
@@ -80,6 +89,33 @@ fn tokens_that_are_as_many_but_others_show_in_the_cache() {
     assert_eq!(take(&watch, Signal::Cache, 0, 64, 1), Mark::Drifting);
     // Agreement of the other signal does not take the mark away.
     assert_eq!(take(&watch, Signal::Size, 100, 100, WINDOW), Mark::Drifting);
-    watch.forget(MODEL, "m");
+    watch.begin(MODEL, "m", Some(LoadId::fresh()));
     assert!(watch.state(MODEL).is_none());
+}
+
+/// Requests that were rendered before a reload, and are answered after it, do not mark the model that it corrected, nor
+/// bring the gauge of one that it removed back.
+#[test]
+fn what_an_earlier_renderer_made_says_nothing_of_the_present_one() {
+    let watch = DriftWatch::new(DriftMetrics::default());
+    let (wrong, right) = (LoadId::fresh(), LoadId::fresh());
+    let late = |watch: &DriftWatch| {
+        for _ in 0..WINDOW {
+            compare(watch, wrong, Signal::Size, 10, 11);
+            compare(watch, wrong, Signal::Cache, 0, 64);
+        }
+    };
+    late(&watch);
+    assert_eq!(watch.state(MODEL).unwrap().mark, Mark::Drifting);
+    watch.begin(MODEL, "m", Some(right));
+    late(&watch);
+    assert!(watch.state(MODEL).is_none());
+    compare(&watch, right, Signal::Size, 10, 10);
+    let state = watch.state(MODEL).unwrap();
+    assert_eq!((state.mark, state.differing_sizes, state.differing_caches), (Mark::Agreeing, 0, 0));
+    watch.begin(MODEL, "m", None);
+    late(&watch);
+    assert!(watch.state(MODEL).is_none());
+    let labels = ModelLabels { model: "m".into() };
+    assert!(watch.metrics().drift.get(&labels).is_none(), "a gauge of a model that is gone");
 }

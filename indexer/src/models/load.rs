@@ -7,7 +7,7 @@ use warmpath_prompt::{
     Cuts, EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
 };
 
-use super::{Model, Release, ToldBy};
+use super::{LoadId, Model, Release, ToldBy};
 use crate::config::{ContentFormat, ModelConfig};
 
 /// Why a model cannot be served.
@@ -27,7 +27,7 @@ pub struct ModelErrors(pub(super) Vec<ModelError>);
 /// A model of this name whose files have not been read.
 pub(super) fn unloaded(name: &str) -> Model {
     let release = Release { version: EngineVersion::default(), told_by: ToldBy::Nobody };
-    Model { name: name.into(), renderer: None, release, is_retired: false }
+    Model { name: name.into(), renderer: None, release, load: LoadId::fresh(), is_retired: false }
 }
 
 /// Loads one model, `index` being its position in the configuration. `reported` is the release that its engines

@@ -157,10 +157,9 @@ impl Reloader {
             models: new,
             needs_restart: other_sections(&self.config, &config),
         };
-        let before = self.registry.current();
         self.registry.install(models);
-        for (index, model) in before.in_use() {
-            self.drift.forget(index, &model.name);
+        for (index, name, load) in self.registry.current().loads() {
+            self.drift.begin(index, name, load);
         }
         // The rest stays what is in effect, so that the next reload says again what differs.
         self.config.models = config.models;
@@ -201,8 +200,9 @@ impl Reloader {
             match loading.await {
                 Ok(Ok(loaded)) => {
                     tracing::info!(model = %loaded.name, engine_version = %version, "rendered as its engines' release does it");
-                    self.drift.forget(index, &loaded.name);
+                    let (name, load) = (loaded.name.clone(), loaded.load);
                     self.put(index, loaded);
+                    self.drift.begin(index, &name, Some(load));
                 }
                 Ok(Err(error)) => {
                     tracing::error!(%error, "a model cannot be loaded anew; it stays as it was")

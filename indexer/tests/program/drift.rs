@@ -2,7 +2,8 @@
 
 use warmpath_proto::v1::End;
 
-use crate::support::{Indexer, chat, end_with, report};
+use crate::engine::{BLOCK, Engine};
+use crate::support::{Indexer, chat, end_with, eventually, report};
 use crate::test_model::Folder;
 
 #[tokio::test]
@@ -80,5 +81,42 @@ async fn requests_that_say_nothing_of_rendering_are_not_compared() {
         report(&mut client, vec![end_with(answer.decision_id, told)]).await;
     }
     assert!(indexer.state().await["models"][0]["drift"].is_null());
+    indexer.stop().await;
+}
+
+/// What an engine loads from host memory counts as cached in its answers, and its events of the main pool never told of
+/// it: that says nothing of our tokens.
+#[tokio::test]
+async fn an_engine_that_offloads_its_cache_raises_no_alarm_by_what_it_finds() {
+    let folder = Folder::new("drift-offload");
+    let mut engines = [Engine::start(), Engine::start()];
+    let names = ["10.0.0.1:8000", "10.0.0.2:8000"];
+    let yaml = format!(
+        "listen: {{ grpc: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n\
+         models: [{{ name: tiny, tokenizer_dir: {:?} }}]\n\
+         scrape: {{ interval_ms: 60000, failures_to_avoid: 1000 }}\n\
+         endpoints:\n  static:\n    - {{ address: \"{}\", events: \"{}\" }}\n    - {{ address: \"{}\", events: \"{}\" }}\n",
+        folder.path(),
+        names[0],
+        engines[0].events,
+        names[1],
+        engines[1].events
+    );
+    let indexer = Indexer::start(&yaml).await;
+    engines[1].offload(7);
+    for engine in &mut engines {
+        engine.store(0..BLOCK);
+    }
+    let are_told = async || indexer.state().await["index"]["references"] == 2;
+    eventually("events are indexed", are_told).await;
+    let mut client = indexer.client().await;
+    let messages = format!(r#"[{{"role":"user","content":"{}"}}]"#, "a b ".repeat(20));
+    for endpoint in names.iter().cycle().take(10) {
+        let answer = client.score(chat("tiny", &messages)).await.unwrap().into_inner();
+        let told = End { endpoint: (*endpoint).into(), cached_tokens: Some(10 * BLOCK), ..End::default() };
+        report(&mut client, vec![end_with(answer.decision_id, told)]).await;
+    }
+    let drift = &indexer.state().await["models"][0]["drift"];
+    assert_eq!(drift["differing_caches"], 5, "those of the engine without another medium: {drift}");
     indexer.stop().await;
 }

@@ -50,6 +50,15 @@ impl Engine {
         self.publish(Value::Array(event));
     }
 
+    /// Publishes that a block was copied to the host's memory.
+    pub(crate) fn offload(&mut self, hash: u32) {
+        let hashes = Value::Array(vec![hash.into()]);
+        let tokens = Value::Array(Vec::new());
+        let event =
+            vec!["BlockStored".into(), hashes, Value::Nil, tokens, 0.into(), Value::Nil, "CPU".into()];
+        self.publish(Value::Array(event));
+    }
+
     pub(crate) fn clear(&mut self) {
         self.publish(Value::Array(vec!["AllBlocksCleared".into()]));
     }

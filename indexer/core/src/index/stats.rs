@@ -99,6 +99,8 @@ pub struct StreamStats {
     /// Tokens per block; `None` until the first event told.
     pub block_size: Option<u32>,
     pub trust: Trust,
+    /// The engine has told of blocks in another medium since it started: it may find more than its main pool holds.
+    pub has_other_media: bool,
 }
 
 // === impl Removals ===

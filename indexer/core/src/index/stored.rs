@@ -41,6 +41,7 @@ impl Index {
         let room = self.limits.references_max.saturating_sub(self.references);
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if stored.medium != Medium::Gpu {
+            stream.has_other_media = true;
             self.stats.skipped.other_medium += blocks;
             return;
         }

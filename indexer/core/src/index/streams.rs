@@ -10,6 +10,7 @@ use crate::stream::{StreamId, Trust};
 
 use super::chains::{ChainId, Place, SHRINK_BELOW};
 use super::groups::{GROUPS_MAX, GroupMask, Groups, PerGroup, WindowBlocks};
+use super::stats::ClearCause;
 
 /// A stream's number inside the index: small and used again after the stream is gone, so that a lookup finds streams
 /// without hashing.
@@ -28,6 +29,8 @@ pub(super) struct StreamBlocks {
     pub(super) id: StreamId,
     pub(super) model: Box<str>,
     pub(super) trust: Trust,
+    /// The engine has told of blocks in another medium than its main pool.
+    pub(super) has_other_media: bool,
     /// Of the full-attention groups; learnt from the first event.
     pub(super) block_size: Option<NonZeroU32>,
     pub(super) groups: Groups,
@@ -141,6 +144,7 @@ impl StreamBlocks {
             id,
             model: Box::from(model),
             trust: Trust::Recovering,
+            has_other_media: false,
             block_size: None,
             groups: Groups::default(),
             hashes: HashMap::new(),
@@ -150,9 +154,11 @@ impl StreamBlocks {
         }
     }
 
-    /// Back to knowing nothing, for the engine may come back with another block size.
-    pub(super) fn reset(&mut self) {
-        *self = Self { trust: self.trust, ..Self::new(self.id, &self.model) };
+    /// Back to knowing nothing, for the engine may come back with another block size. That it has another medium stays
+    /// true until it restarts: emptying the main pool does not empty the other.
+    pub(super) fn reset(&mut self, cause: ClearCause) {
+        let has_other_media = self.has_other_media && cause != ClearCause::Restarted;
+        *self = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
     }
 
     /// Engine hashes that are held at least once.

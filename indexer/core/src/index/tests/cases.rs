@@ -200,6 +200,22 @@ fn other_media_neither_add_nor_remove() {
 }
 
 #[test]
+fn a_stream_is_known_to_have_another_medium_until_its_engine_restarts() {
+    let has = |index: &Index, stream| index.stream_stats(stream).unwrap().has_other_media;
+    let told = Stored { medium: Medium::Other, ..stored(None, &[10], &PROMPT[..2]) };
+    let taken = Removed { medium: Medium::Other, ..removed(&[10]) };
+    for event in [Event::Stored(Box::new(told)), Event::Removed(taken)] {
+        let mut index = index();
+        store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
+        assert!(!has(&index, A));
+        apply(&mut index, A, vec![event, Event::Cleared]);
+        assert_eq!((has(&index, A), has(&index, B)), (true, false), "it outlives the main pool");
+        index.clear(A, ClearCause::Restarted);
+        assert!(!has(&index, A));
+    }
+}
+
+#[test]
 fn a_salt_separates_tenants_and_goes_on_through_the_chain() {
     let mut index = index();
     let salted =
