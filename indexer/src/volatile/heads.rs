@@ -9,9 +9,10 @@
 //! - new otherwise: it replaces the reference that was met longest ago.
 //!
 //! Two heads that alternate, or one that changes at midnight, are no harm: caches hold them. So a reference is named only
-//! when spans that were never seen before outweigh those that come again.
+//! when spans that were never seen before outweigh those that come again. Users whose names stand there are told from a
+//! nonce by nothing else: many who come for the first time, one after the other, are named until they come again.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 /// Bytes of a prompt that are looked at.
@@ -28,8 +29,9 @@ const EQUAL_BYTES_MIN: usize = 512;
 const SAME_BYTES_MIN: usize = 1024;
 /// New spans after which a reference is named: more than the users of a small deployment, whose names may stand there.
 const NAMED_FROM: u64 = 32;
-/// Spans remembered of a reference, to tell new ones from those that come again.
-const SPANS_MAX: usize = 128;
+/// Spans of a reference that are remembered at least, to tell new ones from those that come again: the users of a large
+/// deployment, taking turns. Twice as many at most, with their table about 20 bytes each: 80 KiB of a reference.
+const SPANS_MIN: usize = 2048;
 
 /// What a prompt is to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +70,16 @@ struct Reference {
     found: Option<Found>,
     /// Prompts whose beginning came again.
     repeated: u64,
-    /// Of the spans, newest last.
-    seen: VecDeque<u64>,
+    seen: Spans,
     is_named: bool,
+}
+
+/// Hashes of the spans that were met last, in two generations: who is met moves to the young one, and when that is full,
+/// the old one goes and the young one is old.
+#[derive(Debug, Default)]
+struct Spans {
+    young: HashSet<u64>,
+    old: HashSet<u64>,
 }
 
 /// How two heads are alike.
@@ -134,7 +143,7 @@ impl Heads {
             met: self.turn,
             found: None,
             repeated: 0,
-            seen: VecDeque::new(),
+            seen: Spans::default(),
             is_named: false,
         };
         if self.references.len() < REFERENCES_MAX {
@@ -151,14 +160,10 @@ impl Reference {
     /// A prompt that differs from it in this span.
     fn meet(&mut self, turn: u64, offset: usize, span: usize, hash: u64) -> Sight {
         self.met = turn;
-        if self.seen.contains(&hash) {
+        if !self.seen.meet(hash) {
             self.repeated += 1;
             return Sight::Same;
         }
-        if self.seen.len() == SPANS_MAX {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(hash);
         let found = self.found.get_or_insert(Found { offset, span, fresh: 0 });
         // Two nonces may begin alike: the first byte that differs is the earliest of all.
         let end = (offset + span).max(found.offset + found.span);
@@ -173,6 +178,27 @@ impl Reference {
 
     fn is_volatile(&self) -> bool {
         self.found.is_some_and(|found| found.fresh >= NAMED_FROM && found.fresh > self.repeated)
+    }
+}
+
+// === impl Spans ===
+
+impl Spans {
+    /// Whether it is new.
+    fn meet(&mut self, hash: u64) -> bool {
+        if self.young.contains(&hash) {
+            return false;
+        }
+        if self.young.len() == SPANS_MIN {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(hash);
+        !self.old.remove(&hash)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
     }
 }
 

@@ -77,6 +77,39 @@ fn heads_that_come_again_are_not_named() {
     assert!(named(dates).1.is_empty());
 }
 
+/// Far more users than make a nonce, whose names stand in the first line.
+#[test]
+fn many_users_who_take_turns_are_not_named() {
+    let prompt = |user| format!("user {}\n{}", nonce(user), rest());
+    // Each asks twice.
+    let (heads, named_by_pairs) = named((0..2000).map(|turn| prompt(turn / 2)));
+    assert!(named_by_pairs.is_empty());
+    assert_eq!(heads.named().count(), 0);
+    // All of them ask before one asks again. Until then nothing tells them from a nonce.
+    for turns in [2, 5] {
+        let (heads, named_by_rounds) = named((0..turns * 1000).map(|turn| prompt(turn % 1000)));
+        assert_eq!(heads.named().count(), 0, "{turns} turns each");
+        assert_eq!(named_by_rounds.len(), 1, "again and again");
+    }
+}
+
+/// What is met stays remembered, however many others come once; what is not is forgotten in the end.
+#[test]
+fn spans_are_remembered_while_they_are_met_and_their_number_is_bounded() {
+    let mut spans = Spans::default();
+    assert!(spans.meet(0));
+    for other in 1..10 * SPANS_MIN as u64 {
+        assert!(spans.meet(other));
+        if other.is_multiple_of(SPANS_MIN as u64 / 2) {
+            assert!(!spans.meet(0), "after {other} others");
+        }
+        assert!(spans.len() <= 2 * SPANS_MIN);
+    }
+    let last = 10 * SPANS_MIN as u64 - 1;
+    assert!(!spans.meet(last - SPANS_MIN as u64 + 2), "at least so many are remembered");
+    assert!(spans.meet(5), "met once, long ago");
+}
+
 #[test]
 fn what_comes_again_more_often_than_not_is_named_no_longer() {
     let users = || (0..40).map(|n| format!("user {}\n{}", nonce(n), rest()));
@@ -96,7 +129,7 @@ fn honest_prompts_between_do_not_push_a_reference_out_and_memory_is_bounded() {
     assert_eq!((named.len(), named[0].1.offset), (1, 8));
     assert_eq!(heads.references.len(), REFERENCES_MAX);
     assert!(heads.references.iter().all(|reference| reference.head.len() <= HEAD_BYTES));
-    assert!(heads.references.iter().all(|reference| reference.seen.len() <= SPANS_MAX));
+    assert!(heads.references.iter().all(|reference| reference.seen.len() <= 2 * SPANS_MIN));
 }
 
 #[test]
