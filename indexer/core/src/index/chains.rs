@@ -7,6 +7,8 @@
 //!
 //! Each key has at most one place: before a key gets one, the chain it would go on in and the map are asked.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
@@ -18,16 +20,19 @@ use crate::stream::Millis;
 
 use super::groups::GroupMask;
 use super::hold::Hold;
-use super::streams::Slot;
+use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chains {
+    /// The last of them holds something.
     chains: Vec<Chain>,
-    /// Chains that hold nothing, to be used again.
-    free: Vec<ChainId>,
+    /// Chains that hold nothing, to be used again, the lowest first, so that those in use gather at the beginning. Some
+    /// that are in use or beyond the end stand here too, and are passed over.
+    free: BinaryHeap<Reverse<u32>>,
     heads: HashMap<BlockKey, ChainId, BuildHasherDefault<KeyAsHash>>,
     /// Keys in all chains.
     keys: usize,
+    keys_max: usize,
 }
 
 /// A stretch of blocks, and who holds which of them.
@@ -38,21 +43,6 @@ pub(super) struct Chain {
     holds: Vec<(Slot, Hold)>,
 }
 
-/// A chain's number. Used again after the chain is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ChainId(pub(super) u32);
-
-/// A block's place: the `at`th block of a chain, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) chain: ChainId,
-    pub(super) at: u32,
-}
-
-/// Most blocks of one chain, so that a place fits in the word that an engine hash stands for; 16,777,215 blocks of one
-/// prompt are 268 million tokens.
-pub(super) const CHAIN_BLOCKS_MAX: u32 = (1 << 24) - 1;
-
 /// A block key is uniform and secret already: it is its own hash.
 #[derive(Default)]
 pub(super) struct KeyAsHash(u64);
@@ -60,9 +50,19 @@ pub(super) struct KeyAsHash(u64);
 // === impl Chains ===
 
 impl Chains {
-    /// Blocks that have a place: all that someone holds, and what lies before those in their chains.
+    /// Without a block, and with room for so many: see [`blocks`](Self::blocks).
+    pub(super) fn new(keys_max: usize) -> Self {
+        Self { chains: Vec::new(), free: BinaryHeap::new(), heads: HashMap::default(), keys: 0, keys_max }
+    }
+
+    /// Blocks that have a place: all that someone holds or is expected to, and what lies before those in their chains.
     pub(super) fn blocks(&self) -> usize {
         self.keys
+    }
+
+    /// One more block may get a place.
+    pub(super) fn has_room(&self) -> bool {
+        self.keys < self.keys_max
     }
 
     pub(super) fn get(&self, id: ChainId) -> Option<&Chain> {
@@ -101,16 +101,24 @@ impl Chains {
             chain.keys.push(key);
             return Place { chain: after.chain, at: after.at + 1 };
         }
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.chains.push(Chain::default());
-            ChainId(u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX))
-        });
+        let id = self.unused();
         if let Some(chain) = self.chains.get_mut(index(id.0)) {
             chain.reserve(more + 1);
             chain.keys.push(key);
         }
         self.heads.insert(key, id);
         Place { chain: id, at: 0 }
+    }
+
+    /// A chain that holds nothing.
+    fn unused(&mut self) -> ChainId {
+        while let Some(Reverse(id)) = self.free.pop() {
+            if self.chains.get(index(id)).is_some_and(Chain::is_unused) {
+                return ChainId(id);
+            }
+        }
+        self.chains.push(Chain::default());
+        ChainId(u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX))
     }
 
     pub(super) fn hold(&self, chain: ChainId, slot: Slot) -> Option<&Hold> {
@@ -202,15 +210,20 @@ impl Chains {
             entry.remove();
         }
         *chain = Chain::default();
-        self.free.push(id);
+        self.free.push(Reverse(id.0));
         self.shrink();
     }
 
     /// Gives memory back when little of it is used.
     fn shrink(&mut self) {
-        if self.free.len() == self.chains.len() {
-            self.chains = Vec::new();
-            self.free = Vec::new();
+        while self.chains.last().is_some_and(Chain::is_unused) {
+            self.chains.pop();
+        }
+        if self.chains.len() < self.chains.capacity() / SHRINK_BELOW {
+            self.chains.shrink_to(self.chains.len() * 2);
+            let end = self.chains.len();
+            self.free.retain(|Reverse(id)| index(*id) < end);
+            self.free.shrink_to(end);
         }
         if self.heads.len() < self.heads.capacity() / SHRINK_BELOW {
             self.heads.shrink_to(self.heads.len() * 2);
@@ -218,14 +231,15 @@ impl Chains {
     }
 }
 
-/// A table is made smaller when less than one part in so many is used.
-pub(super) const SHRINK_BELOW: usize = 8;
-
 // === impl Chain ===
 
 impl Chain {
     pub(super) fn holds(&self) -> &[(Slot, Hold)] {
         &self.holds
+    }
+
+    fn is_unused(&self) -> bool {
+        self.keys.is_empty()
     }
 
     fn hold(&self, slot: Slot) -> Option<&Hold> {
@@ -310,3 +324,6 @@ impl Hasher for KeyAsHash {
 fn index(at: u32) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

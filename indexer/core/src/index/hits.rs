@@ -7,7 +7,8 @@ use crate::stream::StreamId;
 use super::chains::Chains;
 use super::groups::{GroupMask, WindowBlocks};
 use super::hold::Hold;
-use super::streams::{Reading, Slot, Streams};
+use super::place::Slot;
+use super::streams::{Reading, Streams};
 
 /// What one stream holds of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

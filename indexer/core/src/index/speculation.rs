@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::key::BlockKey;
 use crate::stream::Millis;
 
-use super::chains::{ChainId, Chains, Place};
-use super::streams::Slot;
+use super::chains::Chains;
+use super::place::{ChainId, Place, Slot};
 
 #[derive(Debug, Default)]
 pub(super) struct Speculations {
@@ -61,7 +61,8 @@ impl Speculations {
             let is_stored = found.is_some_and(|place| {
                 chains.hold(place.chain, slot).is_some_and(|hold| !hold.stored(place.at).is_empty())
             });
-            if !is_stored && speculation.blocks == room {
+            let has_place = found.is_some() || chains.has_room();
+            if !is_stored && (speculation.blocks == room || !has_place) {
                 begun.is_cut = true;
                 break;
             }

@@ -77,7 +77,7 @@ pub struct Skipped {
 /// Sizes and counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
-    /// Distinct blocks.
+    /// Distinct blocks with a place: held or expected by any stream, or before such a block in its chain.
     pub blocks: usize,
     /// (stream, engine hash) pairs.
     pub references: usize,

@@ -6,10 +6,11 @@ use crate::event::{EngineHash, Medium, Stored};
 use crate::key::{BlockKey, KeyHasher};
 use crate::stream::StreamId;
 
-use super::chains::{Chains, Place};
+use super::chains::Chains;
 use super::groups::Role;
+use super::place::{Place, Slot};
 use super::stats::{Admissions, Origin, Skipped};
-use super::streams::{Referred, Slot, StreamBlocks};
+use super::streams::{Referred, StreamBlocks};
 use super::{Index, count, namespace};
 
 /// The blocks of one event on their way in.
@@ -139,7 +140,8 @@ impl Entering<'_> {
 
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
     fn copy(&mut self, hash: EngineHash, known: Option<Place>, link: Link, group: usize) -> Referred {
-        let has_room = self.stream.references() < self.references_max;
+        let has_place = known.is_some() || self.chains.has_room();
+        let has_room = has_place && self.stream.references() < self.references_max;
         let chains = &mut *self.chains;
         let make = || chains.place(link.after, link.key, link.more);
         let referred = self.stream.refer(hash, known, has_room, make);

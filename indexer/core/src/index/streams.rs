@@ -8,14 +8,9 @@ use hashbrown::hash_map::Entry;
 use crate::event::EngineHash;
 use crate::stream::{StreamId, Trust};
 
-use super::chains::{ChainId, Place, SHRINK_BELOW};
 use super::groups::{GROUPS_MAX, GroupMask, Groups, PerGroup, WindowBlocks};
+use super::place::{ChainId, Place, SHRINK_BELOW, Slot};
 use super::stats::ClearCause;
-
-/// A stream's number inside the index: small and used again after the stream is gone, so that a lookup finds streams
-/// without hashing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Slot(u32);
 
 /// All streams.
 #[derive(Debug, Default)]
@@ -317,13 +312,5 @@ impl Referent {
         }
         self.at_and_copies -= 1;
         false
-    }
-}
-
-// === impl Slot ===
-
-impl Slot {
-    fn index(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }

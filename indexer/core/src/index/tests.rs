@@ -5,6 +5,7 @@ use crate::key::Namespace;
 use super::*;
 
 mod cases;
+mod hybrid;
 mod model;
 
 pub(super) const A: StreamId = StreamId(1);

@@ -335,6 +335,38 @@ fn c34_a_full_index_keeps_the_prefix_that_came_first() {
     assert_eq!(hit(&index, A, &PROMPT), 6, "room for one");
 }
 
+/// Engines evict the ends of prompts first, but one that does not must not fill the memory with beginnings.
+#[test]
+fn blocks_that_nobody_holds_any_more_are_bounded_as_well() {
+    let limits = IndexLimits { references_max: 4, stream_references_max: 4, speculative_max: 2 };
+    let mut index = limited(limits);
+    let mut hash = 0;
+    let mut told = 0;
+    for round in 0..20_u32 {
+        let parent = (hash > 0).then_some(hash);
+        hash += 1;
+        store(&mut index, A, stored(parent, &[hash], &[round, round]));
+        told += 1;
+        if index.stats().skipped.capacity > 0 {
+            break;
+        }
+        if let Some(parent) = parent {
+            remove(&mut index, A, &[parent]);
+        }
+    }
+    assert_eq!((index.stats().blocks, told), (10, 11), "two for each reference and one for each speculation");
+    assert_eq!(index.stats().skipped.capacity, 1);
+    store(&mut index, B, stored(None, &[7], &[90, 90]));
+    assert_eq!(hit(&index, B, &[90, 90, 9]), 0, "no room for other blocks");
+    let keys = index.key_plan().keys(&BASE, &[90, 90, 91, 91, 9]);
+    index.speculate(A, &keys, Millis(100));
+    assert_eq!(index.stats().skipped.speculative_capacity, 1);
+    remove(&mut index, A, &[10]);
+    assert_eq!(index.stats().blocks, 0);
+    store(&mut index, B, stored(None, &[8], &[90, 90]));
+    assert_eq!(hit(&index, B, &[90, 90, 9]), 2);
+}
+
 #[test]
 fn one_stream_cannot_take_the_room_of_the_others() {
     let limits = IndexLimits { stream_references_max: 5, ..IndexLimits::default() };
