@@ -253,6 +253,12 @@ impl Index {
         }
     }
 
+    /// The engine hashes that a stream holds, each with its copies in all groups, in no order: what an audit compares
+    /// with the engine. Empty where the stream does not exist. Looks at everything that the stream holds.
+    pub fn copies(&self, stream: StreamId) -> impl Iterator<Item = (EngineHash, u32)> {
+        self.streams.by_id(stream).into_iter().flat_map(|stream| stream.copies())
+    }
+
     /// What is known of one stream; `None` where it does not exist.
     #[must_use]
     pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {

@@ -171,6 +171,13 @@ impl StreamBlocks {
         self.hashes.values().map(|referent| ChainId(referent.chain))
     }
 
+    /// Every engine hash with its copies in all groups, in no order.
+    pub(super) fn copies(&self) -> impl Iterator<Item = (EngineHash, u32)> {
+        let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
+        let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
+        placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
+    }
+
     pub(super) fn is_unplaced(&self, hash: EngineHash) -> bool {
         self.unplaced.contains_key(&hash)
     }
