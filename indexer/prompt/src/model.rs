@@ -5,14 +5,15 @@
 
 mod family;
 pub(crate) mod files;
+mod templates;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Value as Json};
 
-use crate::anthropic;
+use crate::anthropic::{self, MessagesRequest};
 use crate::chat::{self, ChatInput, ChatRequest, Rendered, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
@@ -23,7 +24,7 @@ use crate::memo::{Cuts, Fold, Folded, Memo, Parts, Tenant, Text};
 use crate::prepared::{Prepared, PromptTokens};
 use crate::request::{PromptRequest, Task, Truncate};
 use crate::responses::{self, Converted, ResponsesRequest};
-use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source, takes_later_system};
+use crate::template::{Clock, ContentFormat, SystemClock};
 use crate::tokenizer::{
     Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
 };
@@ -31,6 +32,7 @@ use crate::version::{EngineVersion, InlineSystem, RenderingRules};
 
 pub use family::ChatRenderer;
 use family::Family;
+use templates::ChatTemplates;
 
 /// Where a model's files are, and what must be known of the engine that serves it.
 #[derive(Clone)]
@@ -74,14 +76,6 @@ pub struct ModelPrompt {
     length: ModelLength,
     media_cuts: MediaCuts,
     anthropic: anthropic::Conversion,
-}
-
-/// The compiled templates of a model.
-struct ChatTemplates {
-    plain: Option<ChatTemplate>,
-    with_tools: Option<ChatTemplate>,
-    /// Each of them takes a system message that is not the first one.
-    take_later_system: bool,
 }
 
 // === impl ModelFiles ===
@@ -138,6 +132,11 @@ impl ModelPrompt {
             Family::Jinja => ChatTemplates::load(files, rules, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
+        // An engine asks the template although it renders without it.
+        let take_later_system = chat.as_ref().map_or_else(
+            |_| templates::take_later_system(files, &config_path, &config),
+            |templates| templates.take_later_system,
+        );
         let harmony = (family == Family::Harmony).then(|| {
             let clock = Arc::clone(&files.clock);
             Harmony::new(files.engine_version, &rules, &reference, files.exclude_tools_when_none, clock)
@@ -169,19 +168,18 @@ impl ModelPrompt {
             media_cuts,
             anthropic: anthropic::Conversion::default(),
         };
-        model.anthropic = model.find_conversion(files.chat_template.is_some());
+        model.anthropic = model.find_conversion(files.chat_template.is_some(), take_later_system);
         Ok(model)
     }
 
     /// What the templates decide about the conversion of `/v1/messages`.
-    fn find_conversion(&self, has_explicit_template: bool) -> anthropic::Conversion {
+    fn find_conversion(&self, has_explicit_template: bool, take_later_system: bool) -> anthropic::Conversion {
         let rules = &self.chat_settings.rules.anthropic;
-        let takes_later_system = self.chat.as_ref().is_ok_and(|templates| templates.take_later_system);
         let merges_inline_system = match rules.inline_system {
             InlineSystem::Refused => false,
             InlineSystem::Merged => true,
-            InlineSystem::KeptByExplicitTemplate => !(has_explicit_template && takes_later_system),
-            InlineSystem::KeptByTemplate => !takes_later_system,
+            InlineSystem::KeptByExplicitTemplate => !(has_explicit_template && take_later_system),
+            InlineSystem::KeptByTemplate => !take_later_system,
         };
         let probe = |effort| {
             let request = ChatRequest {
@@ -212,13 +210,7 @@ impl ModelPrompt {
             }
             PromptRequest::Chat(request) => self.prepare_chat(&request),
             PromptRequest::Responses(request) => self.prepare_responses(&request),
-            PromptRequest::Messages(_) if self.harmony.is_some() => {
-                Err(PromptError::not_renderable("messages to models with the harmony encoding are not known"))
-            }
-            PromptRequest::Messages(request) => {
-                let input = anthropic::read(&self.chat_settings, self.anthropic, &request)?;
-                self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None)
-            }
+            PromptRequest::Messages(request) => self.prepare_messages(&request),
         }
     }
 
@@ -237,6 +229,19 @@ impl ModelPrompt {
         let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
         let rendered = self.render(chat::read(&self.chat_settings, request)?)?;
         self.prepare_rendered(rendered, special, truncation)
+    }
+
+    fn prepare_messages<'a>(&self, request: &MessagesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        let Some(harmony) = &self.harmony else {
+            let input = anthropic::read(&self.chat_settings, self.anthropic, request)?;
+            return self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None);
+        };
+        let harmony = harmony.as_ref().map_err(Clone::clone)?;
+        if request.has_media {
+            return Err(PromptError::Media);
+        }
+        let converted = anthropic::convert(&self.chat_settings.rules.anthropic, self.anthropic, request)?;
+        harmony.messages(converted)?.prepare(&*self.encoder)
     }
 
     fn prepare_responses<'a>(&self, request: &ResponsesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
@@ -353,41 +358,6 @@ impl ModelPrompt {
     pub fn content_format(&self) -> Option<ContentFormat> {
         let templates = self.chat.as_ref().ok()?;
         Some(templates.choose(false)?.content_format())
-    }
-}
-
-// === impl ChatTemplates ===
-
-impl ChatTemplates {
-    /// The inner error: the model has none.
-    fn load(
-        files: &ModelFiles,
-        rules: RenderingRules,
-        config_path: &Path,
-        config: &Map<String, Json>,
-    ) -> Result<Result<Self, PromptError>, LoadError> {
-        let found = source::find(&files.dir, files.chat_template.as_deref(), config_path, config)?;
-        let Some(sources) = found else {
-            return Ok(Err(PromptError::not_renderable("the model has no chat template")));
-        };
-        let compile = |source: source::Source| {
-            ChatTemplate::compile(&source.text, rules.content_detection, Arc::clone(&files.clock))
-                .map_err(|error| LoadError::BadTemplate { path: source.path, why: error.to_string() })
-        };
-        let take_later_system = [&sources.plain, &sources.with_tools]
-            .into_iter()
-            .flatten()
-            .all(|source| takes_later_system(&source.text));
-        Ok(Ok(ChatTemplates {
-            take_later_system,
-            plain: sources.plain.map(compile).transpose()?,
-            with_tools: sources.with_tools.map(compile).transpose()?,
-        }))
-    }
-
-    fn choose(&self, has_tools: bool) -> Option<&ChatTemplate> {
-        let special = if has_tools { self.with_tools.as_ref() } else { None };
-        special.or(self.plain.as_ref())
     }
 }
 
