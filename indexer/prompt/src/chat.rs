@@ -10,6 +10,7 @@
 //! [`RenderingRules`] where releases differ.
 
 mod conversation;
+mod developer;
 mod media;
 mod messages;
 mod parts;
