@@ -23,7 +23,7 @@ use crate::version::AnthropicRules;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessagesRequest<'a> {
     /// A JSON object with those members of the body that can reach the token ids: `system`, `messages`, `tools`,
-    /// `tool_choice`, `thinking`, `output_config`, `chat_template_kwargs`. Others are ignored.
+    /// `tool_choice`, `thinking`, `output_config`, `chat_template_kwargs`, `kv_transfer_params`. Others are ignored.
     pub members: &'a [u8],
     /// The messages are known to hold media.
     pub has_media: bool,
@@ -54,6 +54,8 @@ pub(crate) struct Converted {
     pub choice: Option<Json>,
     pub effort: Option<&'static str>,
     template_kwargs: Option<Json>,
+    /// The value of `kv_transfer_params`, which goes on as it is.
+    pub transfer: Option<Json>,
 }
 
 /// The chat request that the engine makes of `request`.
@@ -74,41 +76,14 @@ pub(crate) fn convert(
     if template_kwargs.as_ref().is_some_and(|kwargs| !kwargs.is_object()) {
         return Err(PromptError::refused("chat_template_kwargs is no object"));
     }
+    let transfer = member("kv_transfer_params");
     let mut chat = Vec::new();
     let system = member("system");
     chat.extend(system::read(rules, conversion.merges_inline_system, system, &messages)?);
     for message in messages {
         blocks::convert(rules, conversion.merges_inline_system, message, &mut chat)?;
     }
-    Ok(Converted { messages: chat, tools, choice, effort, template_kwargs })
-}
-
-/// The chat that a template renders for `request`.
-pub(crate) fn read(
-    settings: &Settings,
-    conversion: Conversion,
-    request: &MessagesRequest<'_>,
-) -> Result<ChatInput<'static>, PromptError> {
-    let rules = &settings.rules.anthropic;
-    let Converted { messages, tools, choice, effort, template_kwargs } = convert(rules, conversion, request)?;
-    let tools = tools.map(|tools| dump(settings, tools)).transpose()?;
-    let given = chat::Given {
-        template_kwargs,
-        documents: None,
-        reasoning_effort: effort,
-        add_generation_prompt: true,
-        continue_final_message: false,
-    };
-    Ok(ChatInput {
-        messages: Json::Array(messages),
-        origin: Origin::ChatModel,
-        tools: settings.shown_tools(tools, choice.as_ref()),
-        variables: chat::collect_variables(settings, given, rules.applies_default_kwargs)?,
-        chat_template: None,
-        add_generation_prompt: true,
-        continue_final_message: false,
-        has_media: request.has_media,
-    })
+    Ok(Converted { messages: chat, tools, choice, effort, template_kwargs, transfer })
 }
 
 /// The tools as the engine's model of chat requests dumps them.
@@ -149,6 +124,37 @@ fn read_effort(
         Some("adaptive") => Ok(effort),
         Some("enabled") if budget().is_some_and(|budget| budget >= MIN_THINKING_BUDGET) => Ok(effort),
         _ => Err(PromptError::refused("thinking has none of the known types, or too small a budget")),
+    }
+}
+
+// === impl Converted ===
+
+impl Converted {
+    /// The chat that a template renders.
+    pub(crate) fn into_chat(
+        self,
+        settings: &Settings,
+        has_media: bool,
+    ) -> Result<ChatInput<'static>, PromptError> {
+        let tools = self.tools.map(|tools| dump(settings, tools)).transpose()?;
+        let given = chat::Given {
+            template_kwargs: self.template_kwargs,
+            documents: None,
+            reasoning_effort: self.effort,
+            add_generation_prompt: true,
+            continue_final_message: false,
+        };
+        let applies_defaults = settings.rules.anthropic.applies_default_kwargs;
+        Ok(ChatInput {
+            messages: Json::Array(self.messages),
+            origin: Origin::ChatModel,
+            tools: settings.shown_tools(tools, self.choice.as_ref()),
+            variables: chat::collect_variables(settings, given, applies_defaults)?,
+            chat_template: None,
+            add_generation_prompt: true,
+            continue_final_message: false,
+            has_media,
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::anthropic::{self, MessagesRequest};
 use crate::chat::{self, ChatInput, ChatRequest, Rendered, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
+use crate::forwarded;
 use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::media::MediaCuts;
@@ -215,12 +216,13 @@ impl ModelPrompt {
     }
 
     fn prepare_chat<'a>(&self, request: &ChatRequest<'_>) -> Result<Prepared<'a>, PromptError> {
-        let reads_ids = self.chat_settings.rules.reads_prompt_token_ids && !request.has_media;
-        match request.prompt_token_ids.filter(|_| reads_ids) {
-            Some([]) => return Err(PromptError::refused("prompt_token_ids is an empty list")),
+        let rules = &self.chat_settings.rules;
+        let reads_ids = rules.reads_prompt_token_ids && !(rules.checks_prompt_token_ids && request.has_media);
+        if let Some(ids) = request.prompt_token_ids.filter(|_| reads_ids)
+            && let Some(ids) = forwarded::take(rules, ids.to_vec())?
+        {
             // The engine neither renders nor truncates.
-            Some(ids) => return Ok(Prepared::Ids(PromptTokens::whole(ids.to_vec()))),
-            None => {}
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
         }
         if let Some(harmony) = &self.harmony {
             return harmony.as_ref().map_err(Clone::clone)?.chat(request)?.prepare(&*self.encoder);
@@ -232,15 +234,20 @@ impl ModelPrompt {
     }
 
     fn prepare_messages<'a>(&self, request: &MessagesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        let rules = &self.chat_settings.rules;
+        let converted = anthropic::convert(&rules.anthropic, self.anthropic, request)?;
+        let has_media = request.has_media || chat::has_media(&converted.messages);
+        if let Some(ids) = forwarded::read(rules, converted.transfer.as_ref(), has_media)? {
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
+        }
         let Some(harmony) = &self.harmony else {
-            let input = anthropic::read(&self.chat_settings, self.anthropic, request)?;
-            return self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None);
+            let rendered = self.render(converted.into_chat(&self.chat_settings, has_media)?)?;
+            return self.prepare_rendered(rendered, SpecialTokens::Omit, Truncation::None);
         };
         let harmony = harmony.as_ref().map_err(Clone::clone)?;
-        if request.has_media {
+        if has_media {
             return Err(PromptError::Media);
         }
-        let converted = anthropic::convert(&self.chat_settings.rules.anthropic, self.anthropic, request)?;
         harmony.messages(converted)?.prepare(&*self.encoder)
     }
 
@@ -255,7 +262,12 @@ impl ModelPrompt {
                 .responses(request.members)?
                 .prepare(&*self.encoder);
         }
-        let Converted { chat, is_truncated } = responses::read(&self.chat_settings, request)?;
+        let Converted { chat, is_truncated, transfer } = responses::read(&self.chat_settings, request)?;
+        let has_media =
+            request.has_media || chat.messages.as_array().is_some_and(|list| chat::has_media(list));
+        if let Some(ids) = forwarded::read(&self.chat_settings.rules, transfer.as_ref(), has_media)? {
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
+        }
         let truncate = Truncate {
             tokens: is_truncated.then_some(-1),
             side: None,
