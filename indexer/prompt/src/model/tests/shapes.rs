@@ -82,6 +82,28 @@ fn ids_in_responses_and_messages_are_served_where_the_release_knows_them() {
     assert_ne!(responses(&at(32), &input), Ok(vec![9, 8]), "responses of gpt-oss never look at them");
 }
 
+/// Its template is asked, though it is not rendered.
+#[test]
+fn template_of_gpt_oss_decides_where_later_system_messages_go() {
+    let folder = Folder::new();
+    make_gpt_oss(&folder);
+    let user = r#"{"role": "user", "content": "b"}"#;
+    let late = format!(r#"{{"messages": [{user}, {{"role": "system", "content": "c"}}]}}"#);
+    let early = format!(r#"{{"system": "c", "messages": [{user}]}}"#);
+    let is_merged = |template: &str, minor| {
+        folder.write("chat_template.jinja", template);
+        let files = ModelFiles { engine_version: EngineVersion::new(0, minor), ..folder.files() };
+        let model = ModelPrompt::load(&files).unwrap();
+        messages(&model, &late).unwrap() == messages(&model, &early).unwrap()
+    };
+    // What plain Jinja does not know fails there, as the function for the date does in gpt-oss's own template.
+    assert!(is_merged("{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}", 32));
+    let taking = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    assert!(!is_merged(taking, 32));
+    assert!(is_merged(taking, 23), "releases that do not ask");
+    assert!(is_merged(taking, 28), "releases that look at the command line's template only");
+}
+
 #[test]
 fn embeddings_have_other_defaults() {
     let folder = Folder::new();
