@@ -123,18 +123,20 @@ impl Index {
 
     /// Notes how far the stream may be believed; streams that may not give no hits.
     pub fn set_trust(&mut self, stream: StreamId, trust: Trust) {
-        if let Some(stream) = self.streams.by_id_mut(stream) {
+        let Some(slot) = self.streams.slot(stream) else { return };
+        if let Some(stream) = self.streams.get_mut(slot) {
             stream.trust = trust;
         }
+        self.streams.note(slot);
     }
 
     /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
     /// stream's cache exactly, whatever was lost before.
     pub fn apply(&mut self, stream: StreamId, batch: &Batch, origin: Origin) -> bool {
-        if self.streams.slot(stream).is_none() {
+        let Some(slot) = self.streams.slot(stream) else {
             self.stats.skipped.unknown_stream += 1;
             return false;
-        }
+        };
         let mut emptied = false;
         for event in &batch.events {
             match event {
@@ -146,6 +148,7 @@ impl Index {
                 }
             }
         }
+        self.streams.note(slot);
         emptied
     }
 
@@ -206,6 +209,7 @@ impl Index {
         self.stats.removals.count_clear(cause, count(stream.blocks));
         self.references = self.references.saturating_sub(stream.references());
         stream.reset(cause);
+        self.streams.note(slot);
     }
 
     /// How to make the keys of prompts now: with every block size that a stream has shown.
@@ -220,6 +224,7 @@ impl Index {
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
     /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
     pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
+        debug_assert!(self.streams.is_noted(), "what lookups go by is noted");
         hits::find(&self.chains, &self.streams, keys, out);
     }
 

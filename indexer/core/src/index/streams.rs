@@ -16,7 +16,21 @@ use super::stats::ClearCause;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Option<StreamBlocks>>,
+    /// Beside each slot: what a lookup needs of its stream.
+    cards: Vec<Card>,
     by_id: HashMap<StreamId, Slot>,
+    /// Streams that are read block by block.
+    grouped: usize,
+}
+
+/// How lookups read a stream, in few bytes: they ask it of every stream that holds the beginning of a prompt. Kept by
+/// [`Streams::note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Card {
+    id: StreamId,
+    /// Of a stream whose holds are read at once; 0: they are not.
+    plain_size: u32,
+    is_grouped: bool,
 }
 
 #[derive(Debug)]
@@ -99,10 +113,6 @@ impl Streams {
         self.get(self.slot(id)?)
     }
 
-    pub(super) fn by_id_mut(&mut self, id: StreamId) -> Option<&mut StreamBlocks> {
-        self.get_mut(self.slot(id)?)
-    }
-
     /// Begins a stream that does not exist.
     pub(super) fn add(&mut self, id: StreamId, model: &str) {
         let stream = Some(StreamBlocks::new(id, model));
@@ -118,7 +128,9 @@ impl Streams {
                 self.slots.len() - 1
             }
         };
-        self.by_id.insert(id, Slot(u32::try_from(slot).unwrap_or(u32::MAX)));
+        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
+        self.by_id.insert(id, slot);
+        self.note(slot);
     }
 
     /// Ends a stream that holds nothing any more.
@@ -127,7 +139,51 @@ impl Streams {
             && let Some(stream) = self.slots.get_mut(slot.index())
         {
             *stream = None;
+            self.note(slot);
         }
+    }
+
+    /// To be called after anything changed that [`StreamBlocks::reading`] goes by.
+    pub(super) fn note(&mut self, slot: Slot) {
+        let new = self.get(slot).map_or(Card::NONE, Card::of);
+        if self.cards.len() <= slot.index() {
+            self.cards.resize(slot.index() + 1, Card::NONE);
+        }
+        if let Some(card) = self.cards.get_mut(slot.index()) {
+            self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
+            *card = new;
+        }
+    }
+
+    /// The stream's name, if its holds are read at once by lookups for this block size.
+    #[inline]
+    pub(super) fn plain(&self, slot: Slot, size: u32) -> Option<StreamId> {
+        self.cards.get(slot.index()).filter(|card| card.plain_size == size).map(|card| card.id)
+    }
+
+    /// Some stream is read block by block.
+    pub(super) fn has_grouped(&self) -> bool {
+        self.grouped > 0
+    }
+
+    /// Whether nothing that lookups go by changed without being noted.
+    pub(super) fn is_noted(&self) -> bool {
+        let cards = self.slots.iter().map(|stream| stream.as_ref().map_or(Card::NONE, Card::of));
+        let grouped = self.cards.iter().filter(|card| card.is_grouped).count();
+        cards.eq(self.cards.iter().copied()) && grouped == self.grouped
+    }
+}
+
+// === impl Card ===
+
+impl Card {
+    const NONE: Self = Self { id: StreamId(0), plain_size: 0, is_grouped: false };
+
+    fn of(stream: &StreamBlocks) -> Self {
+        let size = stream.block_size.map_or(0, NonZeroU32::get);
+        let reading = stream.reading(size);
+        let plain_size = if matches!(reading, Some(Reading::Plain)) { size } else { 0 };
+        Self { id: stream.id, plain_size, is_grouped: matches!(reading, Some(Reading::Grouped { .. })) }
     }
 }
 
