@@ -23,6 +23,7 @@ mod workload;
 use report::Section;
 use section::{Effort, churn, lookups, memory, readers, replay, writes};
 use trace::Trace;
+use workload::Shape;
 
 #[global_allocator]
 static ALLOCATOR: alloc::Counting = alloc::Counting;
@@ -47,6 +48,9 @@ struct Arguments {
     /// Only these parts.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// Lookups in workloads of these shapes only.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    shape: Vec<Shape>,
     /// Rounds in which the contestants take turns.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -84,7 +88,7 @@ fn main() -> anyhow::Result<()> {
     let mut done = Vec::new();
     for part in Part::value_variants() {
         if arguments.only.is_empty() || arguments.only.contains(part) {
-            let section = measured(*part, effort, &trace);
+            let section = measured(*part, effort, &arguments.shape, &trace);
             print!("{}", section.print(&names));
             done.push(section.to_json(&names));
         }
@@ -102,9 +106,9 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measured(part: Part, effort: Effort, trace: &Trace) -> Section {
+fn measured(part: Part, effort: Effort, shapes: &[Shape], trace: &Trace) -> Section {
     match part {
-        Part::Lookups => lookups::run(effort),
+        Part::Lookups => lookups::run(effort, shapes),
         Part::Trace => replay::run(effort, trace),
         Part::Readers => readers::run(effort),
         Part::Writes => writes::run(effort),

@@ -10,7 +10,7 @@ pub(crate) const SHARED_BLOCKS: usize = 64;
 /// Shared beginnings of [`Shape::Mixed`].
 const BEGINNINGS: usize = 200;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shape {
     /// Each prompt at one worker; nothing is shared.
     Unique,

@@ -103,8 +103,10 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
             walk.end(streams, size, found);
         }
     }
-    // Nearly sorted already, which this sort makes use of.
-    found.sort_by_key(|hit| hit.stream);
+    // Sorted already where names rise with slots, which is so until an endpoint leaves and another one comes.
+    if !found.is_sorted_by_key(|hit| hit.stream) {
+        found.sort_unstable_by_key(|hit| hit.stream);
+    }
 }
 
 /// The chain that the rest of a prompt begins with, how many blocks of it that are, and what comes behind them.
@@ -146,17 +148,21 @@ fn list(
     found: &mut Vec<Hit>,
 ) {
     found.reserve(first.len());
-    found.extend(first.iter().filter_map(|(slot, hold)| {
-        let blocks = match deep {
-            [next, behind @ ..] if next.slot == *slot => {
-                deep = behind;
-                next.blocks
-            }
-            _ => hold.reach(blocks),
-        };
-        let stream = streams.plain(*slot, size)?;
-        (blocks > 0).then(|| Hit { stream, tokens: blocks.saturating_mul(size) })
-    }));
+    // A loop, not an iterator to extend by: what it works with stays in registers.
+    for (slot, hold) in first {
+        let mut reach = hold.reach(blocks);
+        if let [next, behind @ ..] = deep
+            && next.slot == *slot
+        {
+            deep = behind;
+            reach = next.blocks;
+        }
+        if reach > 0
+            && let Some(stream) = streams.plain(*slot, size)
+        {
+            found.push(Hit { stream, tokens: reach.saturating_mul(size) });
+        }
+    }
 }
 
 /// The first chain, for streams with several groups: whoever holds something of it is looked at.

@@ -52,20 +52,12 @@ impl Hold {
     }
 
     /// Leading blocks held or expected, of those before `end`; meant for streams whose only group is in slot 0.
+    #[inline]
     pub(super) fn reach(&self, end: u32) -> u32 {
-        if self.solid >= end {
-            return end;
+        match &self.rest {
+            Some(rest) if self.solid < end => rest.reach(self.solid, end),
+            _ => self.solid.min(end),
         }
-        let Some(rest) = &self.rest else { return self.solid };
-        let mut at = self.solid;
-        while at < end {
-            match rest.expected.iter().find(|expected| expected.covers(at)) {
-                Some(expected) => at = expected.to,
-                None if rest.scattered.has(at) => at += 1,
-                None => break,
-            }
-        }
-        at.min(end)
     }
 
     /// Group slots that count for a lookup: all of them where the block is expected.
@@ -154,6 +146,19 @@ impl Hold {
 // === impl Rest ===
 
 impl Rest {
+    /// [`Hold::reach`] where the blocks before `at` are held.
+    #[inline(never)]
+    fn reach(&self, mut at: u32, end: u32) -> u32 {
+        while at < end {
+            match self.expected.iter().find(|expected| expected.covers(at)) {
+                Some(expected) => at = expected.to,
+                None if self.scattered.has(at) => at += 1,
+                None => break,
+            }
+        }
+        at.min(end)
+    }
+
     fn is_empty(&self) -> bool {
         self.scattered.0.is_empty() && self.others.is_empty() && self.expected.is_empty()
     }

@@ -27,7 +27,7 @@ struct Kind {
     end: usize,
 }
 
-pub(crate) fn sizes() -> Vec<Size> {
+fn sizes() -> Vec<Size> {
     let mut sizes = Vec::new();
     for shape in Shape::ALL {
         for (workers, length) in [(8, 192), (64, 192), (512, 192), (8, 2_000), (64, 2_000), (512, 2_000)] {
@@ -45,9 +45,10 @@ pub(crate) fn sizes() -> Vec<Size> {
     sizes
 }
 
-pub(crate) fn run(effort: Effort) -> Section {
+/// `shapes`: those to measure; none means all.
+pub(crate) fn run(effort: Effort, shapes: &[Shape]) -> Section {
     let mut rows = Vec::new();
-    for size in sizes() {
+    for size in sizes().into_iter().filter(|size| shapes.is_empty() || shapes.contains(&size.shape)) {
         let scaled = Size { memberships: effort.scaled(size.memberships), ..size };
         let bar = BARS.iter().find(|(memberships, _)| *memberships == size.memberships).map(|(_, bar)| *bar);
         rows.extend(of_size(scaled, bar, effort));
