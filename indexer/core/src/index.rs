@@ -165,6 +165,7 @@ impl Index {
             return;
         };
         let before = stream.references();
+        stream.fetch(&removed.hashes);
         for hash in &removed.hashes {
             self.remove_copy(slot, *hash, group);
         }

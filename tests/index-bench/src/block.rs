@@ -52,9 +52,20 @@ pub(crate) fn removals(worker: u32, blocks: &[Block], most: usize) -> Vec<Change
 }
 
 /// Appends the tokens of a block: as many as a block has, from a vocabulary of 131,072.
-pub(crate) fn push_tokens(content: u64, size: usize, tokens: &mut Vec<u32>) {
+fn push_tokens(content: u64, size: usize, tokens: &mut Vec<u32>) {
     let token = |position| (mix(content ^ position << 48) >> 47) as u32;
     tokens.extend((0..size as u64).map(token));
+}
+
+/// The tokens of the blocks that each change stores; none of a removal.
+pub(crate) fn tokens_of(changes: &[Change], size: usize) -> Vec<Vec<u32>> {
+    let tokens = |change: &Change| {
+        let Change::Store { blocks, .. } = change else { return Vec::new() };
+        let mut tokens = Vec::with_capacity(blocks.len() * size);
+        blocks.iter().for_each(|block| push_tokens(block.content, size, &mut tokens));
+        tokens
+    };
+    changes.iter().map(tokens).collect()
 }
 
 /// The tokens of a prompt that consists of these blocks and one token more: an engine always computes the last token,

@@ -32,7 +32,7 @@ pub(crate) trait Contestant {
     /// make the events, given the tokens; zero for one that takes tokens.
     fn prepare(&mut self, changes: &[Change]) -> Duration;
 
-    /// Applies what was prepared, and returns how long that took its writer.
+    /// Applies what was prepared, and returns how long that kept its writing thread on a CPU.
     fn apply(&mut self) -> Duration;
 
     /// Makes its own form of the prompts to be asked for, with whatever can be computed before the lookup.

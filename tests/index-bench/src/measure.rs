@@ -1,6 +1,6 @@
 //! Clocks, samples, and what is said of them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Nanoseconds of single operations.
 #[derive(Clone, Debug, Default)]
@@ -78,8 +78,16 @@ pub(crate) fn nanoseconds(begin: Instant, end: Instant) -> u64 {
     u64::try_from((end - begin).as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// How long `act` keeps this thread on a CPU, and what it returns: for what takes so long that other programs get their
+/// turns meanwhile.
+pub(crate) fn worked<T>(act: impl FnOnce() -> T) -> (T, Duration) {
+    let thread = rustix::thread::gettid();
+    let before = cpu_time(thread);
+    let result = act();
+    (result, Duration::from_nanos(cpu_time(thread) - before))
+}
+
 /// CPU time of a thread of this process, in nanoseconds.
-#[cfg(feature = "peers")]
 pub(crate) fn cpu_time(thread: rustix::thread::Pid) -> u64 {
     // How the kernel names the clock of a thread: its number, inverted, and the kind of clock.
     const SCHEDULED_OF_THREAD: i32 = 6;

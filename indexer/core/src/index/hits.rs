@@ -138,7 +138,9 @@ fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
     }
 }
 
-/// Lists the streams with one group, all of which hold something of the first chain.
+/// Lists the streams with one group, all of which hold something of the first chain. A function of its own, so that
+/// what its loop works with stays in registers.
+#[inline(never)]
 fn list(
     streams: &Streams,
     size: u32,
@@ -147,8 +149,13 @@ fn list(
     mut deep: &[Deep],
     found: &mut Vec<Hit>,
 ) {
-    found.reserve(first.len());
-    // A loop, not an iterator to extend by: what it works with stays in registers.
+    // Filled in place and cut: a vector that is pushed to keeps its length in memory, so that each push waits for the
+    // one before.
+    let begin = found.len();
+    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0 });
+    let mut count = 0;
+    let (_, places) = found.split_at_mut(begin);
+    let mut places = places.iter_mut();
     for (slot, hold) in first {
         let mut reach = hold.reach(blocks);
         if let [next, behind @ ..] = deep
@@ -159,10 +166,13 @@ fn list(
         }
         if reach > 0
             && let Some(stream) = streams.plain(*slot, size)
+            && let Some(place) = places.next()
         {
-            found.push(Hit { stream, tokens: reach.saturating_mul(size) });
+            *place = Hit { stream, tokens: reach.saturating_mul(size) };
+            count += 1;
         }
     }
+    found.truncate(begin + count);
 }
 
 /// The first chain, for streams with several groups: whoever holds something of it is looked at.

@@ -61,6 +61,7 @@ impl Index {
             return;
         };
         let before = stream.references();
+        stream.fetch(&stored.hashes);
         let mut entering = Entering {
             references_max: (before + room).min(self.limits.stream_references_max),
             stream,

@@ -10,8 +10,8 @@ use kv_index::{ChainBlockMap, ChainIndex, ContentHash, SequenceHash, StoredBlock
 
 use super::race::{Paced, race};
 use super::{Contestant, Race, Raced, Setting};
-use crate::block::{Block, Change, prompt_tokens, push_tokens};
-use crate::measure::clocked;
+use crate::block::{Block, Change, prompt_tokens, tokens_of};
+use crate::measure::{clocked, worked};
 
 pub(super) struct Chain {
     index: ChainIndex,
@@ -43,6 +43,25 @@ impl Chain {
         let block_size = setting.block_size;
         Self { index, maps, block_size, pending: Vec::new(), prompts: Vec::new(), found: Vec::new() }
     }
+
+    /// `tokens`: those of the blocks stored.
+    fn event(&self, change: &Change, tokens: &[u32]) -> Pending {
+        match change {
+            Change::Store { worker, parent, blocks } => {
+                let chunks = tokens.chunks_exact(self.block_size);
+                let stored = |(block, tokens): (&Block, &[u32])| StoredBlock {
+                    seq_hash: SequenceHash(block.hash),
+                    content_hash: compute_content_hash(tokens),
+                };
+                let blocks = blocks.iter().zip(chunks).map(stored).collect();
+                Pending::Store { worker: *worker, parent: parent.map(SequenceHash), blocks }
+            }
+            Change::Remove { worker, hashes } => {
+                let hashes = hashes.iter().copied().map(SequenceHash).collect();
+                Pending::Remove { worker: *worker, hashes }
+            }
+        }
+    }
 }
 
 impl Contestant for Chain {
@@ -51,40 +70,18 @@ impl Contestant for Chain {
     }
 
     fn prepare(&mut self, changes: &[Change]) -> Duration {
-        let mut time = 0;
-        let mut tokens = Vec::new();
-        self.pending.clear();
-        for change in changes {
-            tokens.clear();
-            if let Change::Store { blocks, .. } = change {
-                blocks.iter().for_each(|block| push_tokens(block.content, self.block_size, &mut tokens));
-            }
-            let make = || match change {
-                Change::Store { worker, parent, blocks } => {
-                    let chunks = tokens.chunks_exact(self.block_size);
-                    let stored = |(block, tokens): (&Block, &[u32])| StoredBlock {
-                        seq_hash: SequenceHash(block.hash),
-                        content_hash: compute_content_hash(tokens),
-                    };
-                    let blocks = blocks.iter().zip(chunks).map(stored).collect();
-                    Pending::Store { worker: *worker, parent: parent.map(SequenceHash), blocks }
-                }
-                Change::Remove { worker, hashes } => Pending::Remove {
-                    worker: *worker,
-                    hashes: hashes.iter().copied().map(SequenceHash).collect(),
-                },
-            };
-            let (event, nanoseconds) = clocked(make);
-            time += nanoseconds;
-            self.pending.push(event);
-        }
-        Duration::from_nanos(time)
+        let tokens = tokens_of(changes, self.block_size);
+        let make =
+            || changes.iter().zip(&tokens).map(|(change, tokens)| self.event(change, tokens)).collect();
+        let (pending, time) = worked(make);
+        self.pending = pending;
+        time
     }
 
     fn apply(&mut self) -> Duration {
         let pending = std::mem::take(&mut self.pending);
         let apply = || pending.iter().for_each(|event| apply_one(&self.index, &mut self.maps, event));
-        Duration::from_nanos(clocked(apply).1)
+        worked(apply).1
     }
 
     fn set_prompts(&mut self, prompts: &[&[Block]]) {

@@ -12,8 +12,8 @@ use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Namespace, PromptKeys, St
 
 use super::race::{Paced, race};
 use super::{Contestant, Race, Raced, Setting};
-use crate::block::{Block, Change, prompt_tokens, push_tokens};
-use crate::measure::clocked;
+use crate::block::{Block, Change, prompt_tokens, tokens_of};
+use crate::measure::{clocked, worked};
 
 pub(super) struct Ours {
     index: RwLock<Index>,
@@ -48,11 +48,9 @@ impl Ours {
         }
     }
 
-    fn batch(&self, change: &Change) -> (StreamId, Batch) {
+    fn batch(&self, change: &Change, tokens: Vec<u32>) -> (StreamId, Batch) {
         let (worker, event) = match change {
             Change::Store { worker, parent, blocks } => {
-                let mut tokens = Vec::with_capacity(blocks.len() * self.block_size);
-                blocks.iter().for_each(|block| push_tokens(block.content, self.block_size, &mut tokens));
                 let hashes = blocks.iter().map(|block| EngineHash(block.hash)).collect();
                 let block_size = self.block_size as u32;
                 let parent = parent.map(EngineHash);
@@ -74,7 +72,9 @@ impl Contestant for Ours {
     }
 
     fn prepare(&mut self, changes: &[Change]) -> Duration {
-        self.pending = changes.iter().map(|change| self.batch(change)).collect();
+        let tokens = tokens_of(changes, self.block_size);
+        self.pending =
+            changes.iter().zip(tokens).map(|(change, tokens)| self.batch(change, tokens)).collect();
         Duration::ZERO
     }
 
@@ -85,7 +85,7 @@ impl Contestant for Ours {
                 self.index.write().apply(*stream, batch, Origin::Published);
             }
         };
-        Duration::from_nanos(clocked(apply).1)
+        worked(apply).1
     }
 
     fn set_prompts(&mut self, prompts: &[&[Block]]) {

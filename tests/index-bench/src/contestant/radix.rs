@@ -14,8 +14,8 @@ use dynamo_kv_router::protocols::{
 };
 
 use super::{Contestant, Race, Raced, Setting};
-use crate::block::{Block, Change, prompt_tokens, push_tokens};
-use crate::measure::clocked;
+use crate::block::{Block, Change, prompt_tokens, tokens_of};
+use crate::measure::{clocked, worked};
 
 pub(super) struct Radix {
     tree: RadixTree,
@@ -57,7 +57,7 @@ impl Contestant for Radix {
                 self.tree.apply_event(event).expect("the blocks are known");
             }
         };
-        Duration::from_nanos(clocked(apply).1)
+        worked(apply).1
     }
 
     fn set_prompts(&mut self, prompts: &[&[Block]]) {
@@ -82,19 +82,8 @@ impl Contestant for Radix {
 
 /// The crate's events, and how long it took to hash the tokens and to make them.
 pub(super) fn prepare(changes: &[Change], block_size: usize) -> (Vec<RouterEvent>, Duration) {
-    let mut time = 0;
-    let mut tokens = Vec::new();
-    let mut events = Vec::with_capacity(changes.len());
-    for change in changes {
-        tokens.clear();
-        if let Change::Store { blocks, .. } = change {
-            blocks.iter().for_each(|block| push_tokens(block.content, block_size, &mut tokens));
-        }
-        let (event, nanoseconds) = clocked(|| event(change, &tokens, block_size));
-        time += nanoseconds;
-        events.push(event);
-    }
-    (events, Duration::from_nanos(time))
+    let tokens = tokens_of(changes, block_size);
+    worked(|| changes.iter().zip(&tokens).map(|(change, tokens)| event(change, tokens, block_size)).collect())
 }
 
 /// `tokens`: those of the blocks stored.

@@ -53,8 +53,8 @@ pub(crate) fn run(effort: Effort) -> Section {
         }
         rows.extend(of_events(event_blocks, &costs));
     }
-    let about = "WRITES: nanoseconds per block, a million others held, 256 prompts of 192 blocks in turns; of CRTC the \
-                 CPU time of its writing thread";
+    let about = "WRITES: CPU time of the writing thread in nanoseconds per block, a million others held, 256 prompts of \
+                 192 blocks in turns";
     Section { name: "writes", about: about.to_owned(), rows }
 }
 
