@@ -94,14 +94,14 @@ impl Entering<'_> {
             self.skipped.block_size += blocks;
             return;
         }
-        let Some((mut after, mut key)) = self.parent(hasher, stored) else {
+        let Some((mut after, root)) = self.parent(hasher, stored) else {
             self.skipped.unknown_parent += blocks;
             return;
         };
-        let width = usize::try_from(size.get()).unwrap_or(usize::MAX);
-        let chunks = stored.tokens.chunks_exact(width);
-        for (position, (hash, tokens)) in stored.hashes.iter().zip(chunks).enumerate() {
-            key = hasher.block(key, tokens, &namespace::extras_of(stored, position));
+        // All keys first: where nothing is hashed between them, the next blocks' entries are on their way from memory
+        // while one is made.
+        let keys = keys_of(hasher, root, stored, size);
+        for (position, (hash, key)) in stored.hashes.iter().zip(keys).enumerate() {
             let more = stored.hashes.len() - position - 1;
             let known = self.chains.find(after, key);
             match self.copy(*hash, known, Link { after, key, more }, group) {
@@ -140,6 +140,7 @@ impl Entering<'_> {
     }
 
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
+    #[inline(always)]
     fn copy(&mut self, hash: EngineHash, known: Option<Place>, link: Link, group: usize) -> Referred {
         let has_place = known.is_some() || self.chains.has_room();
         let has_room = has_place && self.stream.references() < self.references_max;
@@ -185,4 +186,14 @@ impl Entering<'_> {
             }
         }
     }
+}
+
+/// The keys of an event's blocks, which come after the one with the key `root`.
+fn keys_of(hasher: &KeyHasher, root: BlockKey, stored: &Stored, size: NonZeroU32) -> Vec<BlockKey> {
+    let width = usize::try_from(size.get()).unwrap_or(usize::MAX);
+    let key = |parent: &mut BlockKey, (position, tokens): (usize, &[u32])| {
+        *parent = hasher.block(*parent, tokens, &namespace::extras_of(stored, position));
+        Some(*parent)
+    };
+    stored.tokens.chunks_exact(width).enumerate().scan(root, key).collect()
 }

@@ -247,6 +247,10 @@ impl StreamBlocks {
 
     /// Counts a copy under the hash. `known`: the place of the block that it stands for, if the block has one; else
     /// `make` gives it one, unless there is no room for new hashes.
+    ///
+    /// Always inlined: what `make` works with must be in registers. Read back from memory right after it was written, in
+    /// other portions, it would wait for all writes before it, the one of the last block's entry among them.
+    #[inline(always)]
     pub(super) fn refer(
         &mut self,
         hash: EngineHash,
