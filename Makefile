@@ -30,11 +30,13 @@ setup:
 # The filter is no default member of the workspace: on the host it can be checked but not linked.
 lint:
 	cargo fmt --all --check
+	cargo fmt --manifest-path tests/index-bench/Cargo.toml --check
 	cargo clippy --quiet --all-targets -- -D warnings
 	cargo clippy --quiet --package warmpath-filter --package web-bindgen --all-targets -- -D warnings
 
 fmt:
 	cargo fmt --all
+	cargo fmt --manifest-path tests/index-bench/Cargo.toml
 
 wasm: setup
 	filter/build-wasm.sh

@@ -106,7 +106,18 @@ pub(crate) fn apply_all(contestant: &mut dyn Contestant, changes: impl Iterator<
 
 const CHANGES_AT_ONCE: usize = 64;
 
-/// In which order the contestants take their turns in a round: each is first as often as the others.
-pub(crate) fn turns(round: usize) -> impl Iterator<Item = usize> {
-    (0..COUNT).map(move |turn| (round + turn) % COUNT)
+/// In which order so many contestants take their turns in a round: each is first as often as the others.
+pub(crate) fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |turn| (round + turn) % count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_contestant_has_one_turn_a_round_and_another_one_is_first_each_time() {
+        let rounds: Vec<Vec<usize>> = (0..4).map(|round| turns(round, 3).collect()).collect();
+        assert_eq!(rounds, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+    }
 }

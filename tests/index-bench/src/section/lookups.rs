@@ -116,7 +116,7 @@ fn of_kind(
         let mut random = Random::new(round as u64);
         let prompt = |_| kind.begin + random.below(kind.end - kind.begin);
         let order: Vec<usize> = (0..effort.scaled(LOOKUPS)).map(prompt).collect();
-        for turn in turns(round) {
+        for turn in turns(round, contestants.len()) {
             let contestant = &mut contestants[turn];
             let samples: Samples = order.iter().map(|prompt| contestant.lookup(*prompt)).collect();
             rounds[turn].push(samples.spread());

@@ -53,7 +53,7 @@ fn of_events(
     let mut wrong: Vec<Option<f64>> = vec![None; contestants.len()];
     for round in 0..effort.rounds.min(3) {
         let changes = feed(effort.scaled(EVENTS), event_blocks, contents);
-        for turn in turns(round) {
+        for turn in turns(round, contestants.len()) {
             let one = &mut contestants[turn];
             let expected: Vec<_> = order.iter().map(|prompt| found(&mut **one, *prompt)).collect();
             one.prepare(&changes);

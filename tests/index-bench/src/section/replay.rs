@@ -54,7 +54,7 @@ pub(crate) fn run(effort: Effort, trace: &Trace) -> Section {
 fn of_block_size(block_size: usize, requests: &[Request], effort: Effort) -> Vec<Row> {
     let mut passes: Vec<Vec<Pass>> = (0..contestant::COUNT).map(|_| Vec::new()).collect();
     for round in 0..effort.rounds.min(ROUNDS_MAX) {
-        for turn in turns(round) {
+        for turn in turns(round, passes.len()) {
             passes[turn].push(pass(turn, block_size, requests));
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn run(effort: Effort) -> Section {
             let blocks = (prompts.len() * LENGTH) as f64;
             let stores = at_once(&prompts, |worker, blocks| stores(worker, None, blocks, event_blocks));
             let removals = at_once(&prompts, |worker, blocks| removals(worker, blocks, event_blocks));
-            for turn in turns(round) {
+            for turn in turns(round, contestants.len()) {
                 let one = &mut contestants[turn];
                 let per_block = |time: Duration| time.as_nanos() as f64 / blocks;
                 let hash = per_block(one.prepare(&stores));
