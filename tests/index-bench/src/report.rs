@@ -62,7 +62,7 @@ impl Row {
         write!(text, "{ratio:>10}").expect("strings take all");
         if let (Some(bar), Some(holds)) = (self.bar, self.holds()) {
             let verdict = if holds { "holds" } else { "MISSED" };
-            write!(text, "  {verdict} (at most {bar:.0} {})", self.unit).expect("strings take all");
+            write!(text, "  {verdict} (at most {bar} {})", self.unit).expect("strings take all");
         }
         text.push('\n');
     }
