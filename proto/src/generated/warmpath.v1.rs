@@ -122,8 +122,8 @@ pub struct ChatPrompt {
     /// The messages hold image, audio or video parts.
     #[prost(bool, tag = "10")]
     pub has_media: bool,
-    /// `kv_transfer_params.prompt_token_ids` of the body, where given, no medium is in the messages and `echo` is not set:
-    /// engines that know it serve these ids in place of the messages.
+    /// `kv_transfer_params.prompt_token_ids` of the body, where given and `echo` is not set: engines that know it serve
+    /// these ids in place of the messages, newer ones only where no medium is in those.
     #[prost(message, optional, tag = "11")]
     pub prompt_token_ids: ::core::option::Option<TokenIds>,
 }
@@ -132,7 +132,8 @@ pub struct ChatPrompt {
 pub struct ResponsesPrompt {
     /// A JSON object with those members of the body that can reach its token ids, where given and not null: `input`,
     /// `instructions`, `tools`, `tool_choice`, `reasoning`, `text`, `truncation`, `chat_template_kwargs`,
-    /// `previous_input_messages`, `prompt`. Values are slices of the body; payloads of media as in ChatPrompt.
+    /// `previous_input_messages`, `prompt`, `kv_transfer_params`. Values are slices of the body; payloads of media as in
+    /// ChatPrompt.
     #[prost(bytes = "vec", tag = "1")]
     pub members_json: ::prost::alloc::vec::Vec<u8>,
     /// The input holds image, audio or video parts.
@@ -143,7 +144,7 @@ pub struct ResponsesPrompt {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MessagesPrompt {
     /// As in ResponsesPrompt: `system`, `messages`, `tools`, `tool_choice`, `thinking`, `output_config`,
-    /// `chat_template_kwargs`.
+    /// `chat_template_kwargs`, `kv_transfer_params`.
     #[prost(bytes = "vec", tag = "1")]
     pub members_json: ::prost::alloc::vec::Vec<u8>,
     /// The messages hold image, audio or video parts.

@@ -58,7 +58,7 @@ pub(super) fn conversation<'a>(
         _ => json(fields, Field::ChatTemplateKwargs)?,
     };
     Ok(ChatPrompt {
-        prompt_token_ids: forwarded_ids(fields).filter(|_| messages.only_text).and_then(Result::ok),
+        prompt_token_ids: forwarded_ids(fields, &messages)?,
         messages: messages.json,
         has_media: messages.has_media,
         template_kwargs,
@@ -97,20 +97,25 @@ fn reasoning_effort<'a>(fields: &Fields<'a>) -> Result<Option<Cow<'a, str>>, Rea
     }
 }
 
-/// The ids in `kv_transfer_params.prompt_token_ids`, without `echo`. An engine that knows them refuses a request whose ids
-/// cannot be read, and one that does not never looks at them.
-pub(super) fn forwarded_ids(fields: &Fields<'_>) -> Option<Result<Vec<u32>, Reason>> {
-    let params = fields.given(Field::KvTransferParams).filter(Raw::is_object)?;
-    let echo = fields.given(Field::Echo).and_then(|raw| raw.as_bool()).unwrap_or(false);
+/// The ids in `kv_transfer_params.prompt_token_ids`. An engine that knows them refuses a request whose ids cannot be read,
+/// and one that does not never looks at them. Whether those that do serve them beside `echo`, or beside parts that are
+/// neither text nor known media, depends on their release.
+fn forwarded_ids(fields: &Fields<'_>, messages: &Messages<'_>) -> Result<Option<Vec<u32>>, Reason> {
+    let Some(params) = fields.given(Field::KvTransferParams).filter(Raw::is_object) else { return Ok(None) };
     let mut ids = None;
-    Scanner::new(params.text)
-        .object(|s, key| {
-            let value = s.value()?;
-            if unescape(key).is_ok_and(|key| key == "prompt_token_ids") {
-                ids = Some(value).filter(|value| !value.is_null());
-            }
-            Ok(())
-        })
-        .ok()?;
-    ids.filter(|_| !echo).map(token_ids)
+    let scanned = Scanner::new(params.text).object(|s, key| {
+        let value = s.value()?;
+        if unescape(key).is_ok_and(|key| key == "prompt_token_ids") {
+            ids = Some(value).filter(|value| !value.is_null());
+        }
+        Ok(())
+    });
+    let Some(ids) = ids.filter(|_| scanned.is_ok()).and_then(|ids| token_ids(ids).ok()) else {
+        return Ok(None);
+    };
+    let echo = fields.given(Field::Echo).and_then(|raw| raw.as_bool()).unwrap_or(false);
+    if echo || !(messages.only_text || messages.has_media) {
+        return Err(Reason::UnsupportedField);
+    }
+    Ok(Some(ids))
 }

@@ -5,11 +5,11 @@ use super::head::Head;
 use super::json::{Raw, Scanner};
 use super::media::{MESSAGES, Messages};
 use super::members::{self, Members};
-use super::{Prompt, Read, chat};
+use super::{Prompt, Read};
 use crate::outcome::Reason;
 
 /// The members that can reach the token ids, as in the contract.
-const MEMBERS: [Field; 7] = [
+const MEMBERS: [Field; 8] = [
     Field::System,
     Field::Messages,
     Field::Tools,
@@ -17,6 +17,7 @@ const MEMBERS: [Field; 7] = [
     Field::Thinking,
     Field::OutputConfig,
     Field::ChatTemplateKwargs,
+    Field::KvTransferParams,
 ];
 
 /// A text that begins so is another one in every request of a conversation, and engines leave it out.
@@ -63,10 +64,6 @@ fn prompt<'a>(fields: &Fields<'a>, messages: Messages<'a>) -> Result<Prompt<'a>,
         return Err(Reason::UnsupportedField);
     }
     members::objects_only(fields, &[Field::Thinking, Field::OutputConfig, Field::ChatTemplateKwargs])?;
-    // Newer engines serve ids in place of the messages, older ones never look at them.
-    if !messages.has_media && chat::forwarded_ids(fields).is_some() {
-        return Err(Reason::UnsupportedField);
-    }
     let has_media = messages.has_media;
     let json = members::object(fields, &MEMBERS, (Field::Messages, messages.json))?;
     Ok(Prompt::Messages(Members { json, has_media }))

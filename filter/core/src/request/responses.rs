@@ -4,11 +4,11 @@ use super::fields::{Field, Fields};
 use super::head::Head;
 use super::media::{Messages, RESPONSES};
 use super::members::{self, Members};
-use super::{Prompt, Read, chat};
+use super::{Prompt, Read};
 use crate::outcome::Reason;
 
 /// The members that can reach the token ids, as in the contract.
-const MEMBERS: [Field; 10] = [
+const MEMBERS: [Field; 11] = [
     Field::Input,
     Field::Instructions,
     Field::Tools,
@@ -19,6 +19,7 @@ const MEMBERS: [Field; 10] = [
     Field::ChatTemplateKwargs,
     Field::PreviousInputMessages,
     Field::Prompt,
+    Field::KvTransferParams,
 ];
 
 pub(super) fn read<'a>(fields: &Fields<'a>) -> Read<'a> {
@@ -54,10 +55,6 @@ fn prompt<'a>(fields: &Fields<'a>, input: Messages<'a>) -> Result<Prompt<'a>, Re
         return Err(Reason::UnsupportedField);
     }
     members::objects_only(fields, &[Field::ChatTemplateKwargs])?;
-    // Newer engines serve ids in place of the input, older ones never look at them.
-    if input.only_text && chat::forwarded_ids(fields).is_some() {
-        return Err(Reason::UnsupportedField);
-    }
     let has_media = input.has_media;
     let json = members::object(fields, &MEMBERS, (Field::Input, input.json))?;
     Ok(Prompt::Responses(Members { json, has_media }))

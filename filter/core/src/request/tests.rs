@@ -211,10 +211,15 @@ fn token_ids_in_a_chat_are_sent_with_its_messages() {
     assert_eq!(read(words, ids), Some(vec![7, 8]));
     let typed = r#"[{"content":[{"type":"text","text":"a"},{"type":"input_text","text":"b"}]}]"#;
     assert_eq!(read(typed, ids), Some(vec![7, 8]));
-    // Engines that know the ids render these messages all the same.
-    assert_eq!(read(words, &format!(r#"{ids},"echo":true"#)), None);
-    assert_eq!(read(r#"[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#, ids), None);
-    assert_eq!(read(r#"[{"content":[{"type":"invented"}]}]"#, ids), None);
+    assert_eq!(
+        read(r#"[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#, ids),
+        Some(vec![7, 8])
+    );
+    // Some engines that know the ids render these messages all the same, others do not.
+    let invented = format!(r#"{{"messages":[{{"content":[{{"type":"invented"}}]}}],{ids}}}"#);
+    for body in [format!(r#"{{"messages":{words},{ids},"echo":true}}"#), invented] {
+        assert_eq!(chat(&body).prompt, Prompt::Unscored(Reason::UnsupportedField), "{body}");
+    }
     // Engines that know the ids refuse these, others never look at them.
     for params in [
         "null",

@@ -138,11 +138,11 @@ proptest! {
                     prop_assert_eq!(chat.tools.map(parsed), tools);
                 }
                 Prompt::Responses(members) if !members.has_media => {
-                    let names = ["input", "instructions", "tools", "reasoning", "prompt"];
+                    let names = ["input", "instructions", "tools", "reasoning", "prompt", "kv_transfer_params"];
                     prop_assert_eq!(parsed(&members.json), only(&full, &names));
                 }
                 Prompt::Messages(members) if !members.has_media => {
-                    prop_assert_eq!(parsed(&members.json), only(&full, &["messages", "system", "tools"]));
+                    prop_assert_eq!(parsed(&members.json), only(&full, &["messages", "system", "tools", "kv_transfer_params"]));
                 }
                 Prompt::Chat(_) | Prompt::Responses(_) | Prompt::Messages(_) => {
                     prop_assert!(body.contains("image_url"));

@@ -189,16 +189,28 @@ fn what_only_counts_tokens_is_read_for_its_model_and_size() {
 }
 
 #[test]
-fn forwarded_ids_outside_a_chat_cannot_be_followed() {
+fn forwarded_ids_go_to_who_knows_what_the_release_does_with_them() {
     let ids = r#""kv_transfer_params":{"prompt_token_ids":[1]}"#;
-    let unsupported = Prompt::Unscored(Reason::UnsupportedField);
-    assert_eq!(responses(&format!(r#"{{"input":"a",{ids}}}"#)).prompt, unsupported);
+    let (json, _) = members(responses(&format!(r#"{{"input":"a",{ids}}}"#)));
+    assert_eq!(json, format!(r#"{{"input":"a",{ids}}}"#));
     let body = format!(r#"{{"messages":[{{"content":"a"}}],{ids}}}"#);
-    assert_eq!(read(KnownPath::Messages, &body).prompt, unsupported);
-    // Beside media nobody looks at them, and completions never do.
-    let body = format!(r#"{{"input":[{{"content":[{{"type":"input_image","image_url":"x"}}]}}],{ids}}}"#);
-    assert!(members(responses(&body)).1);
+    assert_eq!(members(read(KnownPath::Messages, &body)).0, body);
+    let picture = format!(r#"{{"input":[{{"content":[{{"type":"input_image","image_url":"x"}}]}}],{ids}}}"#);
+    assert!(members(responses(&picture)).1);
+    // Completions never look at them.
     assert_eq!(completion(&format!(r#"{{"prompt":"a",{ids}}}"#)).prompt, texts(&["a"]));
+
+    let chat = |content: &str, more: &str| {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":{content}}}],{ids}{more}}}"#);
+        match read(KnownPath::Chat, &body).prompt {
+            Prompt::Chat(chat) => Ok(chat.prompt_token_ids),
+            Prompt::Unscored(reason) => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(chat(r#""a""#, ""), Ok(Some(vec![1])));
+    assert_eq!(chat(r#"[{"type":"image_url","image_url":{"url":"x"}}]"#, ""), Ok(Some(vec![1])));
+    assert_eq!(chat(r#""a""#, r#","echo":true"#), Err(Reason::UnsupportedField));
 }
 
 #[test]
