@@ -19,19 +19,21 @@ use crate::key::{BlockKey, KeyHasher};
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
+mod aside;
 mod chains;
 mod groups;
 mod hits;
 mod hold;
 mod namespace;
 mod place;
+mod references;
 mod speculation;
 mod stats;
 mod stored;
 mod streams;
 
 pub use hits::{Hit, Hits};
-pub use stats::{Admissions, ClearCause, IndexStats, Origin, Removals, Skipped, StreamStats};
+pub use stats::{Admissions, AsideStats, ClearCause, IndexStats, Origin, Removals, Skipped, StreamStats};
 
 use chains::Chains;
 use place::Slot;
@@ -48,6 +50,11 @@ pub struct IndexLimits {
     pub stream_references_max: usize,
     /// Most speculative blocks in all.
     pub speculative_max: usize,
+    /// Most bytes of blocks kept aside in all, since what they wait for may never come. The oldest are dropped.
+    pub aside_bytes_max: usize,
+    /// The same for one stream: 50,000 blocks of 16 tokens, about what one replica holds. Who joins such a one late
+    /// hears of no more that are behind unknown ones.
+    pub stream_aside_bytes_max: usize,
 }
 
 /// What one reference to a block that no other stream holds takes: its key, its hold and the engine's hash, in tables
@@ -64,6 +71,10 @@ pub struct Index {
     streams: Streams,
     /// Sum of the streams' engine hashes.
     references: usize,
+    /// Sum of what the streams keep aside.
+    aside_bytes: usize,
+    /// Blocks ever kept aside.
+    arrivals: u64,
     speculations: Speculations,
     stats: IndexStats,
 }
@@ -76,7 +87,7 @@ impl IndexLimits {
     pub fn bytes(&self) -> usize {
         let references = self.references_max.saturating_mul(REFERENCE_BYTES);
         let blocks = self.blocks_max().saturating_sub(self.references_max).saturating_mul(BLOCK_KEY_BYTES);
-        references.saturating_add(blocks)
+        references.saturating_add(blocks).saturating_add(self.aside_bytes_max)
     }
 
     /// Most blocks with a place: each reference may have one, and as many again that nobody holds may stand before those
@@ -88,7 +99,13 @@ impl IndexLimits {
 
 impl Default for IndexLimits {
     fn default() -> Self {
-        Self { references_max: 32 << 20, stream_references_max: 4 << 20, speculative_max: 1 << 20 }
+        Self {
+            references_max: 32 << 20,
+            stream_references_max: 4 << 20,
+            speculative_max: 1 << 20,
+            aside_bytes_max: 64 << 20,
+            stream_aside_bytes_max: 16 << 20,
+        }
     }
 }
 
@@ -103,6 +120,8 @@ impl Index {
             chains: Chains::new(limits.blocks_max()),
             streams: Streams::default(),
             references: 0,
+            aside_bytes: 0,
+            arrivals: 0,
             speculations: Speculations::default(),
             stats: IndexStats::default(),
         }
@@ -161,34 +180,38 @@ impl Index {
             self.stats.unknown_removals += count(removed.hashes.len());
             return;
         };
-        let before = stream.references();
+        let (before, aside) = (stream.references(), stream.aside.bytes());
         for hash in &removed.hashes {
             self.remove_copy(slot, *hash, group);
         }
-        let after = self.streams.get(slot).map_or(before, |stream| stream.references());
-        self.references = self.references + after - before;
+        if let Some(stream) = self.streams.get(slot) {
+            self.references = self.references + stream.references() - before;
+            self.aside_bytes = self.aside_bytes + stream.aside.bytes() - aside;
+        }
     }
 
     /// Takes off one copy that the group has under this hash.
     fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let Some(place) = stream.place(hash) else {
-            if !stream.release_unplaced(hash, group) {
+        let Some(place) = stream.pool.place(hash) else {
+            if !stream.pool.release_unplaced(hash, group) {
                 self.stats.unknown_removals += 1;
+            } else if !stream.aside.is_empty() {
+                stream.aside.let_go(hash, |hash| stream.pool.is_unplaced(hash));
             }
             return;
         };
-        if !stream.take_spare(place, group) {
+        if !stream.pool.take_spare(place, group) {
             let Some(left) = self.chains.release(place, slot, group) else {
                 self.stats.unknown_removals += 1;
                 return;
             };
             if left.is_empty() {
                 self.stats.removals.engine_removed += 1;
-                stream.blocks = stream.blocks.saturating_sub(1);
+                stream.pool.blocks = stream.pool.blocks.saturating_sub(1);
             }
         }
-        stream.unrefer(hash);
+        stream.pool.unrefer(hash);
     }
 
     /// Forgets everything that a stream holds; the stream goes on.
@@ -197,14 +220,15 @@ impl Index {
         self.stats.removals.expired += self.speculations.drop_stream(slot, &mut self.chains);
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let mut dropped = None;
-        for chain in stream.chains() {
+        for chain in stream.pool.chains() {
             if dropped != Some(chain) {
                 self.chains.drop_hold(chain, slot);
                 dropped = Some(chain);
             }
         }
-        self.stats.removals.count_clear(cause, count(stream.blocks));
+        self.stats.removals.count_clear(cause, count(stream.pool.blocks));
         self.references = self.references.saturating_sub(stream.references());
+        self.aside_bytes = self.aside_bytes.saturating_sub(stream.aside.bytes());
         stream.reset(cause);
     }
 
@@ -249,6 +273,11 @@ impl Index {
             references: self.references,
             streams: self.streams.len(),
             speculative_blocks: self.speculations.blocks(),
+            aside: AsideStats {
+                blocks: self.streams.iter().map(|stream| stream.aside.len()).sum(),
+                bytes: self.aside_bytes,
+                ..self.stats.aside
+            },
             ..self.stats
         }
     }
@@ -257,7 +286,8 @@ impl Index {
     #[must_use]
     pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {
         self.streams.by_id(stream).map(|stream| StreamStats {
-            blocks: stream.blocks,
+            blocks: stream.pool.blocks,
+            aside: stream.aside.len(),
             block_size: stream.block_size.map(std::num::NonZeroU32::get),
             trust: stream.trust,
             has_other_media: stream.has_other_media,

@@ -102,6 +102,19 @@ impl KeyHasher {
     }
 }
 
+// === impl Extra ===
+
+impl Extra {
+    /// Bytes of memory, with what it owns.
+    pub(crate) fn bytes(&self) -> usize {
+        let owned = match self {
+            Self::Media { id, .. } => id.len(),
+            Self::Embeddings(bytes) | Self::Unknown(bytes) => bytes.len(),
+        };
+        size_of::<Self>() + owned
+    }
+}
+
 /// Deliberately silent about the key.
 impl std::fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -54,7 +54,7 @@ pub struct Skipped {
     pub other_medium: u64,
     /// Placeholders without tokens.
     pub placeholder: u64,
-    /// The block before them is not known.
+    /// The block before them was not known, nor for as long as there was room to keep them aside for it.
     pub unknown_parent: u64,
     /// Of an adapter known only by its local number.
     pub unnamed_lora: u64,
@@ -74,6 +74,17 @@ pub struct Skipped {
     pub speculative_capacity: u64,
 }
 
+/// Blocks told of before the block they follow was: kept aside until that one is known, and never counted as held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsideStats {
+    /// Aside now.
+    pub blocks: usize,
+    /// Memory they take now, about.
+    pub bytes: usize,
+    /// Given their place since the start. Those dropped are counted in [`Skipped::unknown_parent`].
+    pub attached: u64,
+}
+
 /// Sizes and counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
@@ -87,6 +98,7 @@ pub struct IndexStats {
     pub admissions: Admissions,
     pub removals: Removals,
     pub skipped: Skipped,
+    pub aside: AsideStats,
     /// Removals of blocks that were not held: harmless, and usual after a late join.
     pub unknown_removals: u64,
 }
@@ -96,6 +108,8 @@ pub struct IndexStats {
 pub struct StreamStats {
     /// Distinct blocks held.
     pub blocks: usize,
+    /// Blocks kept aside because the block before them is not known.
+    pub aside: usize,
     /// Tokens per block; `None` until the first event told.
     pub block_size: Option<u32>,
     pub trust: Trust,

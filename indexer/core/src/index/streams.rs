@@ -1,15 +1,15 @@
-//! What the index keeps per stream: which block each of its engine's hashes stands for.
+//! What the index keeps per stream: what its engine holds, what is known of it, and how lookups read that.
 
 use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 
-use crate::event::EngineHash;
 use crate::stream::{StreamId, Trust};
 
-use super::groups::{GROUPS_MAX, GroupMask, Groups, PerGroup, WindowBlocks};
-use super::place::{ChainId, Place, SHRINK_BELOW, Slot};
+use super::aside::Aside;
+use super::groups::{GroupMask, Groups, WindowBlocks};
+use super::place::Slot;
+use super::references::References;
 use super::stats::ClearCause;
 
 /// All streams.
@@ -29,38 +29,10 @@ pub(super) struct StreamBlocks {
     /// Of the full-attention groups; learnt from the first event.
     pub(super) block_size: Option<NonZeroU32>,
     pub(super) groups: Groups,
-    hashes: HashMap<EngineHash, Referent>,
-    /// Hashes that a sliding-window group named before the full one did: only the copies per group are known.
-    unplaced: HashMap<EngineHash, PerGroup>,
-    /// Copies beyond the first of a block in a group. Engines do not merge equal blocks, but rarely have any.
-    spare: HashMap<Place, PerGroup>,
-    /// Distinct blocks held.
-    pub(super) blocks: usize,
-}
-
-/// What an engine hash stands for: the block's place, and the copies counted under this hash in all groups. One word:
-/// there is one of them per held block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Referent {
-    chain: u32,
-    /// The place in the chain, above; the copies, in the lowest eight bits.
-    at_and_copies: u32,
-}
-
-/// Most copies counted of one engine hash. More only come from clients that make the engine announce blocks again which
-/// it never stored twice; with the cap, what that leaves behind is bounded.
-pub(super) const COPIES_MAX: u8 = u8::MAX;
-
-/// What became of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Referred {
-    Counted(Place),
-    /// There are [`COPIES_MAX`] already.
-    TooMany(Place),
-    /// The hash stands for another block.
-    Conflict,
-    /// The hash is new, and there is no room for it.
-    Full,
+    /// What the engine's main pool holds.
+    pub(super) pool: References,
+    /// Blocks told of whose place is not known.
+    pub(super) aside: Box<Aside>,
 }
 
 /// How lookups read a stream's holds.
@@ -77,6 +49,10 @@ pub(super) enum Reading {
 impl Streams {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamBlocks> {
+        self.slots.iter_mut().flatten()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &StreamBlocks> {
@@ -142,10 +118,8 @@ impl StreamBlocks {
             has_other_media: false,
             block_size: None,
             groups: Groups::default(),
-            hashes: HashMap::new(),
-            unplaced: HashMap::new(),
-            spare: HashMap::new(),
-            blocks: 0,
+            pool: References::default(),
+            aside: Box::default(),
         }
     }
 
@@ -158,111 +132,14 @@ impl StreamBlocks {
 
     /// Engine hashes that are held at least once.
     pub(super) fn references(&self) -> usize {
-        self.hashes.len() + self.unplaced.len()
+        self.pool.len()
     }
 
-    /// The block named by an event before; `None` where it is not known.
-    pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
-        self.hashes.get(&hash).map(Referent::place)
-    }
-
-    /// Chains that the stream's events named; may name one more than once.
-    pub(super) fn chains(&self) -> impl Iterator<Item = ChainId> {
-        self.hashes.values().map(|referent| ChainId(referent.chain))
-    }
-
-    pub(super) fn is_unplaced(&self, hash: EngineHash) -> bool {
-        self.unplaced.contains_key(&hash)
-    }
-
-    /// Counts a copy under the hash. `known`: the place of the block that it stands for, if the block has one; else
-    /// `make` gives it one, unless there is no room for new hashes.
-    pub(super) fn refer(
-        &mut self,
-        hash: EngineHash,
-        known: Option<Place>,
-        has_room: bool,
-        make: impl FnOnce() -> Place,
-    ) -> Referred {
-        match self.hashes.entry(hash) {
-            Entry::Occupied(occupied) if Some(occupied.get().place()) != known => Referred::Conflict,
-            Entry::Occupied(mut occupied) => {
-                let place = occupied.get().place();
-                if occupied.get_mut().count() { Referred::Counted(place) } else { Referred::TooMany(place) }
-            }
-            Entry::Vacant(_) if !has_room && !self.unplaced.contains_key(&hash) => Referred::Full,
-            Entry::Vacant(vacant) => {
-                let place = known.unwrap_or_else(make);
-                vacant.insert(Referent::new(place));
-                Referred::Counted(place)
-            }
-        }
-    }
-
-    /// Takes one copy off the hash, and the hash with its last one.
-    pub(super) fn unrefer(&mut self, hash: EngineHash) {
-        if let Entry::Occupied(mut occupied) = self.hashes.entry(hash)
-            && occupied.get_mut().uncount()
-        {
-            occupied.remove();
-            if self.hashes.len() < self.hashes.capacity() / SHRINK_BELOW {
-                self.hashes.shrink_to(self.hashes.len() * 2);
-            }
-        }
-    }
-
-    /// Counts a copy in a group of a hash whose block is not known yet.
-    pub(super) fn note_unplaced(&mut self, hash: EngineHash, group: usize) {
-        if let Some(copies) = self.unplaced.entry(hash).or_default().get_mut(group) {
-            *copies = copies.saturating_add(1);
-        }
-    }
-
-    /// The copies counted while the block was not known, if there were any.
-    pub(super) fn take_unplaced(&mut self, hash: EngineHash) -> Option<PerGroup> {
-        if self.unplaced.is_empty() {
-            return None;
-        }
-        self.unplaced.remove(&hash)
-    }
-
-    /// Takes one copy in the group off such a hash; whether there was one.
-    pub(super) fn release_unplaced(&mut self, hash: EngineHash, group: usize) -> bool {
-        let Entry::Occupied(mut occupied) = self.unplaced.entry(hash) else { return false };
-        let had = match occupied.get_mut().get_mut(group) {
-            Some(copies) if *copies > 0 => {
-                *copies -= 1;
-                true
-            }
-            _ => false,
-        };
-        if *occupied.get() == [0; GROUPS_MAX] {
-            occupied.remove();
-        }
-        had
-    }
-
-    /// Counts one more copy of a block that the group has already.
-    pub(super) fn add_spare(&mut self, place: Place, group: usize) {
-        if let Some(copies) = self.spare.entry(place).or_default().get_mut(group) {
-            *copies = copies.saturating_add(1);
-        }
-    }
-
-    /// Takes such a copy off; `false`: there was only one.
-    pub(super) fn take_spare(&mut self, place: Place, group: usize) -> bool {
-        if self.spare.is_empty() {
-            return false;
-        }
-        let Entry::Occupied(mut occupied) = self.spare.entry(place) else { return false };
-        let Some(copies) = occupied.get_mut().get_mut(group).filter(|copies| **copies > 0) else {
-            return false;
-        };
-        *copies -= 1;
-        if *occupied.get() == [0; GROUPS_MAX] {
-            occupied.remove();
-        }
-        true
+    /// Drops the block that has been aside for longest, with its copies. Returns how many held blocks that were: one,
+    /// or none where it was kept for the sake of those behind it.
+    pub(super) fn drop_oldest_aside(&mut self) -> u64 {
+        let dropped = self.aside.take_oldest();
+        dropped.and_then(|hash| self.pool.take_unplaced(hash)).map_or(0, |_| 1)
     }
 
     /// How lookups for this block size read the stream; `None`: they do not.
@@ -276,41 +153,5 @@ impl StreamBlocks {
         }
         let full = self.groups.full();
         (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(block_size) })
-    }
-}
-
-// === impl Referent ===
-
-impl Referent {
-    const COPIES_BITS: u32 = u8::BITS;
-
-    fn new(place: Place) -> Self {
-        Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | 1 }
-    }
-
-    fn place(&self) -> Place {
-        Place { chain: ChainId(self.chain), at: self.at_and_copies >> Self::COPIES_BITS }
-    }
-
-    fn copies(self) -> u32 {
-        self.at_and_copies & u32::from(COPIES_MAX)
-    }
-
-    /// `false`: there is no room for one more.
-    fn count(&mut self) -> bool {
-        let has_room = self.copies() < u32::from(COPIES_MAX);
-        if has_room {
-            self.at_and_copies += 1;
-        }
-        has_room
-    }
-
-    /// Whether that was the last one.
-    fn uncount(&mut self) -> bool {
-        if self.copies() <= 1 {
-            return true;
-        }
-        self.at_and_copies -= 1;
-        false
     }
 }

@@ -4,8 +4,10 @@ use crate::key::Namespace;
 
 use super::*;
 
+mod aside;
 mod cases;
 mod hybrid;
+mod late;
 mod model;
 
 pub(super) const A: StreamId = StreamId(1);

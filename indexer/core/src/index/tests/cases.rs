@@ -143,10 +143,11 @@ fn c29_and_c30_the_engines_hashes_do_not_matter() {
     store(&mut index, B, stored(None, &[7, u64::MAX], &PROMPT[..4]));
     assert_eq!((hit(&index, A, &PROMPT), hit(&index, B, &PROMPT)), (4, 4));
     assert_eq!(index.stats().blocks, 2);
-    // A child of a block that was never told of is counted, and so are its children.
+    // A child of a block that was never told of is kept aside, and so are its children.
     store(&mut index, A, stored(Some(0xabcd), &[1, 2], &PROMPT[4..8]));
     store(&mut index, A, stored(Some(2), &[3], &PROMPT[..2]));
-    assert_eq!(index.stats().skipped.unknown_parent, 3);
+    assert_eq!(index.stats().aside.blocks, 3);
+    assert_eq!(index.stats().blocks, 2);
 }
 
 #[test]
@@ -169,8 +170,8 @@ fn copies_beyond_the_cap_leave_no_more_than_the_cap_behind() {
     for _ in 0..1000 {
         store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
     }
-    assert_eq!(index.stats().skipped.copies, 1000 - u64::from(streams::COPIES_MAX));
-    for _ in 0..streams::COPIES_MAX {
+    assert_eq!(index.stats().skipped.copies, 1000 - u64::from(references::COPIES_MAX));
+    for _ in 0..references::COPIES_MAX {
         assert_eq!(hit(&index, A, &PROMPT), 2);
         remove(&mut index, A, &[10]);
     }
@@ -338,7 +339,12 @@ fn c34_a_full_index_keeps_the_prefix_that_came_first() {
 /// Engines evict the ends of prompts first, but one that does not must not fill the memory with beginnings.
 #[test]
 fn blocks_that_nobody_holds_any_more_are_bounded_as_well() {
-    let limits = IndexLimits { references_max: 4, stream_references_max: 4, speculative_max: 2 };
+    let limits = IndexLimits {
+        references_max: 4,
+        stream_references_max: 4,
+        speculative_max: 2,
+        ..IndexLimits::default()
+    };
     let mut index = limited(limits);
     let mut hash = 0;
     let mut told = 0;
