@@ -20,6 +20,7 @@ use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
 mod aside;
+mod attach;
 mod chains;
 mod groups;
 mod hits;
@@ -194,6 +195,7 @@ impl Index {
     fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let Some(place) = stream.pool.place(hash) else {
+            stream.aside.note_gone(hash, self.arrivals);
             if !stream.pool.release_unplaced(hash, group) {
                 self.stats.unknown_removals += 1;
             } else if !stream.aside.is_empty() {
@@ -211,7 +213,9 @@ impl Index {
                 stream.pool.blocks = stream.pool.blocks.saturating_sub(1);
             }
         }
-        stream.pool.unrefer(hash);
+        if stream.pool.unrefer(hash) {
+            stream.aside.note_gone(hash, self.arrivals);
+        }
     }
 
     /// Forgets everything that a stream holds; the stream goes on.

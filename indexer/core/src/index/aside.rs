@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::event::EngineHash;
 use crate::key::{BlockKey, Extra, KeyHasher};
@@ -16,6 +16,10 @@ use crate::key::{BlockKey, Extra, KeyHasher};
 /// estimate, on the high side.
 const BLOCK_BYTES: usize = 256;
 
+/// Most removed hashes remembered per stream: more than a replica holds blocks, for a removal of each while something
+/// is aside. 2 MiB.
+const GONE_MAX: usize = 1 << 16;
+
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     links: HashMap<EngineHash, Link>,
@@ -23,6 +27,10 @@ pub(super) struct Aside {
     waiting: BTreeMap<(EngineHash, u64), EngineHash>,
     by_arrival: BTreeMap<u64, EngineHash>,
     bytes: usize,
+    /// Hashes that were removed to the last copy known while something was aside.
+    gone: HashSet<EngineHash>,
+    /// Arrivals up to this one are no witnesses: what has gone since them is not all known.
+    forgot_at: u64,
 }
 
 /// A block behind another one that has no place yet.
@@ -57,7 +65,30 @@ impl Aside {
 
     /// A block aside has this parent.
     pub(super) fn is_awaited(&self, parent: EngineHash) -> bool {
-        self.first_behind(parent).is_some()
+        self.behind(parent).next().is_some()
+    }
+
+    /// A block aside shows that the engine held this one, which was not told of: what has gone since is known.
+    pub(super) fn witnesses(&self, parent: EngineHash) -> bool {
+        let mut behind = self.behind(parent);
+        !self.links.contains_key(&parent) && behind.any(|(arrival, _)| arrival > self.forgot_at)
+    }
+
+    /// Notes that no copy of the block is known any more.
+    pub(super) fn note_gone(&mut self, hash: EngineHash, arrivals: u64) {
+        if self.links.is_empty() {
+            return;
+        }
+        if self.gone.len() >= GONE_MAX {
+            self.gone = HashSet::new();
+            self.forgot_at = arrivals;
+        }
+        self.gone.insert(hash);
+    }
+
+    /// The engine removed the block while something was aside.
+    pub(super) fn is_gone(&self, hash: EngineHash) -> bool {
+        self.gone.contains(&hash)
     }
 
     /// The arrival of the block that has been aside for longest.
@@ -80,14 +111,14 @@ impl Aside {
         self.waiting.remove(&(link.parent, link.arrival));
         self.by_arrival.remove(&link.arrival);
         if self.links.is_empty() {
-            self.links = HashMap::new();
+            *self = Self::default();
         }
         Some(link)
     }
 
     /// Takes out the first block with this parent.
     pub(super) fn take_behind(&mut self, parent: EngineHash) -> Option<(EngineHash, Link)> {
-        let hash = self.first_behind(parent)?;
+        let (_, hash) = self.behind(parent).next()?;
         self.take(hash).map(|link| (hash, link))
     }
 
@@ -109,8 +140,9 @@ impl Aside {
         }
     }
 
-    fn first_behind(&self, parent: EngineHash) -> Option<EngineHash> {
-        self.waiting.range((parent, 0)..=(parent, u64::MAX)).next().map(|(_, hash)| *hash)
+    /// Arrivals and hashes of the blocks with this parent.
+    fn behind(&self, parent: EngineHash) -> impl Iterator<Item = (u64, EngineHash)> {
+        self.waiting.range((parent, 0)..=(parent, u64::MAX)).map(|((_, arrival), hash)| (*arrival, *hash))
     }
 }
 

@@ -90,16 +90,17 @@ impl References {
         }
     }
 
-    /// Takes one copy off the hash, and the hash with its last one.
-    pub(super) fn unrefer(&mut self, hash: EngineHash) {
-        if let Entry::Occupied(mut occupied) = self.hashes.entry(hash)
-            && occupied.get_mut().uncount()
-        {
+    /// Takes one copy off the hash, and the hash with its last one. Returns whether that was the last one.
+    pub(super) fn unrefer(&mut self, hash: EngineHash) -> bool {
+        let Entry::Occupied(mut occupied) = self.hashes.entry(hash) else { return true };
+        let was_last = occupied.get_mut().uncount();
+        if was_last {
             occupied.remove();
             if self.hashes.len() < self.hashes.capacity() / SHRINK_BELOW {
                 self.hashes.shrink_to(self.hashes.len() * 2);
             }
         }
+        was_last
     }
 
     /// Counts a copy in a group of a hash whose block is not known yet.

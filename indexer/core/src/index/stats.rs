@@ -30,6 +30,8 @@ pub struct Admissions {
     pub stored: u64,
     /// Stored, as told by a replay.
     pub restored: u64,
+    /// Found to be held by the engine's own hash.
+    pub recognized: u64,
     pub speculative: u64,
 }
 

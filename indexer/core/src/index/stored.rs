@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 
 use crate::event::{EngineHash, Medium, Stored};
-use crate::key::{BlockKey, Extra, KeyHasher};
+use crate::key::{BlockKey, KeyHasher};
 use crate::stream::StreamId;
 
-use super::aside::Link;
+use super::attach::Refused;
 use super::chains::Chains;
 use super::groups::{PerGroup, Role};
 use super::place::{Place, Slot};
@@ -16,39 +16,43 @@ use super::streams::StreamBlocks;
 use super::{Index, count, namespace};
 
 /// The blocks of one event on their way in.
-struct Entering<'a> {
-    hasher: &'a KeyHasher,
-    stream: &'a mut StreamBlocks,
-    slot: Slot,
-    chains: &'a mut Chains,
+pub(super) struct Entering<'a> {
+    pub(super) hasher: &'a KeyHasher,
+    pub(super) stream: &'a mut StreamBlocks,
+    pub(super) slot: Slot,
+    pub(super) chains: &'a mut Chains,
     /// Blocks kept aside so far, over all streams.
-    arrivals: &'a mut u64,
-    attached: &'a mut u64,
-    admissions: &'a mut Admissions,
-    skipped: &'a mut Skipped,
-    origin: Origin,
+    pub(super) arrivals: &'a mut u64,
+    pub(super) attached: &'a mut u64,
+    pub(super) admissions: &'a mut Admissions,
+    pub(super) skipped: &'a mut Skipped,
+    pub(super) entry: Entry,
     /// Most engine hashes that the stream may have now.
-    references_max: usize,
+    pub(super) references_max: usize,
+}
+
+/// How blocks come to be known.
+#[derive(Clone, Copy)]
+pub(super) enum Entry {
+    Told(Origin),
+    /// Not told at all, but shown by what was told later.
+    Recognized,
 }
 
 /// Where a block stands in its prompt.
 #[derive(Clone, Copy)]
-struct Spot {
+pub(super) struct Spot {
     /// The block before it; `None`: it is the first.
-    after: Option<Place>,
-    key: BlockKey,
+    pub(super) after: Option<Place>,
+    pub(super) key: BlockKey,
     /// How many blocks of the same event follow.
-    more: usize,
+    pub(super) more: usize,
 }
-
-/// There is no room for a block, or its hash stands for another one.
-struct Refused;
 
 impl Index {
     pub(super) fn store(&mut self, id: StreamId, stored: &Stored, origin: Origin) {
         let blocks = count(stored.hashes.len());
         let Some(slot) = self.streams.slot(id) else { return };
-        let room = self.limits.references_max.saturating_sub(self.references);
         let Some(stream) = self.streams.get_mut(slot) else { return };
         if stored.medium != Medium::Gpu {
             stream.has_other_media = true;
@@ -69,10 +73,23 @@ impl Index {
             self.stats.skipped.groups += blocks;
             return;
         };
-        let (before, aside) = (stream.references(), stream.aside.bytes());
+        self.change(slot, Entry::Told(origin), |entering| {
+            if role == Role::Full {
+                entering.enter(stored, size, fills, group);
+            } else {
+                entering.enter_by_hash(stored, group);
+            }
+        });
+    }
+
+    /// Lets blocks enter a stream, and keeps sums and limits.
+    pub(super) fn change(&mut self, slot: Slot, entry: Entry, enter: impl FnOnce(&mut Entering<'_>)) {
+        let room = self.limits.references_max.saturating_sub(self.references);
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let (references, aside_bytes) = (stream.references(), stream.aside.bytes());
         let mut entering = Entering {
             hasher: &self.hasher,
-            references_max: (before + room).min(self.limits.stream_references_max),
+            references_max: (references + room).min(self.limits.stream_references_max),
             stream,
             slot,
             chains: &mut self.chains,
@@ -80,30 +97,14 @@ impl Index {
             attached: &mut self.stats.aside.attached,
             admissions: &mut self.stats.admissions,
             skipped: &mut self.stats.skipped,
-            origin,
+            entry,
         };
-        if role == Role::Full {
-            entering.enter(stored, size, fills, group);
-        } else {
-            entering.enter_by_hash(stored, group);
-        }
+        enter(&mut entering);
         entering.keep_aside_within(self.limits.stream_aside_bytes_max);
         let stream = entering.stream;
-        self.references = self.references + stream.references() - before;
-        self.aside_bytes = self.aside_bytes + stream.aside.bytes() - aside;
+        self.references = self.references + stream.references() - references;
+        self.aside_bytes = self.aside_bytes + stream.aside.bytes() - aside_bytes;
         self.keep_aside_within_all();
-    }
-
-    /// Drops the blocks that have been aside for longest, of all streams, until the others fit the limit.
-    fn keep_aside_within_all(&mut self) {
-        while self.aside_bytes > self.limits.aside_bytes_max {
-            let aside = self.streams.iter_mut().filter(|stream| !stream.aside.is_empty());
-            let Some(stream) = aside.min_by_key(|stream| stream.aside.oldest()) else { return };
-            let (references, bytes) = (stream.references(), stream.aside.bytes());
-            self.stats.skipped.unknown_parent += stream.drop_oldest_aside();
-            self.references = self.references + stream.references() - references;
-            self.aside_bytes = self.aside_bytes + stream.aside.bytes() - bytes;
-        }
     }
 }
 
@@ -152,67 +153,6 @@ impl Entering<'_> {
         }
     }
 
-    /// Counts a copy of a block whose parent is not known. Returns what is known of the block itself, by its hash.
-    fn copy_behind_unknown(
-        &mut self,
-        hash: EngineHash,
-        parent: EngineHash,
-        tokens: &[u32],
-        extras: Vec<Extra>,
-        group: usize,
-    ) -> Result<Option<(Option<Place>, BlockKey)>, Refused> {
-        if let Some(place) = self.stream.pool.place(hash) {
-            self.recopy(hash, place, group);
-            return Ok(self.chains.key(place).map(|key| (Some(place), key)));
-        }
-        if let Some(link) = self.stream.aside.get(hash) {
-            if link.parent != parent {
-                self.skipped.conflicting_hash += 1;
-                return Err(Refused);
-            }
-        } else if self.stream.references() < self.references_max || self.stream.pool.is_unplaced(hash) {
-            *self.arrivals += 1;
-            let link = Link { parent, tokens: tokens.into(), extras: extras.into(), arrival: *self.arrivals };
-            self.stream.aside.keep(hash, link);
-        } else {
-            self.skipped.capacity += 1;
-            return Err(Refused);
-        }
-        self.stream.pool.note_unplaced(hash, group);
-        Ok(None)
-    }
-
-    fn keep_aside_within(&mut self, bytes_max: usize) {
-        while self.stream.aside.bytes() > bytes_max {
-            self.skipped.unknown_parent += self.stream.drop_oldest_aside();
-        }
-    }
-
-    /// Gives their places to the blocks aside that are behind this one, which has just got its own.
-    fn attach(&mut self, hash: EngineHash, after: Option<Place>, key: BlockKey) {
-        let mut reached = vec![(hash, after, key)];
-        while let Some((parent, after, key)) = reached.pop() {
-            while let Some((hash, link)) = self.stream.aside.take_behind(parent) {
-                let key = link.key(self.hasher, key);
-                reached.push((hash, self.settle(hash, after, key), key));
-            }
-        }
-    }
-
-    /// Counts the copies of a block that has been aside at its place. Returns the place, if the block has one.
-    fn settle(&mut self, hash: EngineHash, after: Option<Place>, key: BlockKey) -> Option<Place> {
-        let found = self.chains.find(after, key);
-        let Some(copies) = self.stream.pool.take_unplaced(hash) else { return found };
-        if found.is_none() && !self.chains.has_room() {
-            self.skipped.capacity += 1;
-            return None;
-        }
-        let place = found.unwrap_or_else(|| self.chains.place(after, key, 0));
-        self.recopy_all(hash, place, copies);
-        *self.attached += 1;
-        Some(place)
-    }
-
     /// Place and key of what comes before the event's first block; `None` where it is not known.
     fn parent(&self, stored: &Stored) -> Option<(Option<Place>, BlockKey)> {
         let Some(parent) = stored.parent else {
@@ -238,7 +178,7 @@ impl Entering<'_> {
     }
 
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
-    fn copy(&mut self, hash: EngineHash, spot: Spot, group: usize) -> Referred {
+    pub(super) fn copy(&mut self, hash: EngineHash, spot: Spot, group: usize) -> Referred {
         let known = self.chains.find(spot.after, spot.key);
         let has_place = known.is_some() || self.chains.has_room();
         let has_room = self.stream.references() < self.references_max || self.stream.pool.is_unplaced(hash);
@@ -263,7 +203,7 @@ impl Entering<'_> {
         referred
     }
 
-    fn recopy_all(&mut self, hash: EngineHash, place: Place, copies: PerGroup) {
+    pub(super) fn recopy_all(&mut self, hash: EngineHash, place: Place, copies: PerGroup) {
         for (group, copies) in copies.into_iter().enumerate() {
             for _ in 0..copies {
                 self.recopy(hash, place, group);
@@ -272,7 +212,7 @@ impl Entering<'_> {
     }
 
     /// Counts a copy of a block whose hash is known already.
-    fn recopy(&mut self, hash: EngineHash, place: Place, group: usize) {
+    pub(super) fn recopy(&mut self, hash: EngineHash, place: Place, group: usize) {
         match self.stream.pool.refer(hash, Some(place), true, || place) {
             Referred::Counted(place) => self.hold(place, group),
             Referred::TooMany(_) | Referred::Conflict | Referred::Full => self.skipped.copies += 1,
@@ -286,9 +226,10 @@ impl Entering<'_> {
         }
         if had.is_empty() {
             self.stream.pool.blocks += 1;
-            match self.origin {
-                Origin::Published => self.admissions.stored += 1,
-                Origin::Replayed => self.admissions.restored += 1,
+            match self.entry {
+                Entry::Told(Origin::Published) => self.admissions.stored += 1,
+                Entry::Told(Origin::Replayed) => self.admissions.restored += 1,
+                Entry::Recognized => self.admissions.recognized += 1,
             }
         }
     }

@@ -153,3 +153,96 @@ fn a_block_aside_keeps_its_extras_and_the_copies_of_other_groups() {
     apply(&mut index, A, vec![Event::Removed(gone)]);
     assert_eq!(hit(&index, A, &PROMPT), 0);
 }
+
+mod recognized {
+    use super::*;
+
+    /// The engine's hashes of the prompt's five blocks.
+    const HASHES: [EngineHash; 5] =
+        [EngineHash(10), EngineHash(11), EngineHash(12), EngineHash(13), EngineHash(14)];
+
+    fn recognize(index: &mut Index, prompt: &[u32]) -> u64 {
+        let keys = index.key_plan().keys(&BASE, prompt);
+        index.recognize(A, &keys, &HASHES)
+    }
+
+    #[test]
+    fn what_an_engine_read_before_we_heard_of_it_is_held() {
+        let mut index = joined_late();
+        assert!(index.awaits(A) && !index.awaits(B));
+        assert_eq!(recognize(&mut index, &PROMPT), 2);
+        assert_eq!((hit(&index, A, &PROMPT), aside(&index)), (10, 0));
+        assert_eq!(
+            index.stats().admissions,
+            Admissions { stored: 3, recognized: 2, ..Admissions::default() }
+        );
+        assert!(!index.awaits(A));
+        remove(&mut index, A, &[11]);
+        assert_eq!(hit(&index, A, &PROMPT), 2, "its removal shows");
+        assert_eq!(recognize(&mut index, &PROMPT), 0, "for good");
+    }
+
+    #[test]
+    fn what_was_removed_since_is_not_held_any_more() {
+        for gone in [10, 11] {
+            let mut index = joined_late();
+            remove(&mut index, A, &[gone]);
+            assert_eq!(recognize(&mut index, &PROMPT), 1);
+            assert_eq!(hit(&index, A, &PROMPT), if gone == 10 { 0 } else { 2 });
+            assert_eq!(aside(&index), 0, "places are known all the same");
+            let parent = (gone == 11).then_some(10);
+            let at = if gone == 11 { 2..4 } else { 0..2 };
+            store(&mut index, A, stored(parent, &[gone], &PROMPT[at]));
+            assert_eq!(hit(&index, A, &PROMPT), 10, "until it is stored again");
+        }
+    }
+
+    #[test]
+    fn what_was_removed_after_it_was_told_is_not_taken_for_held() {
+        let mut index = joined_late();
+        store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
+        remove(&mut index, A, &[10]);
+        assert_eq!(recognize(&mut index, &PROMPT), 1);
+        assert_eq!(hit(&index, A, &PROMPT), 0);
+    }
+
+    #[test]
+    fn a_prompt_that_parts_before_the_awaited_block_shows_nothing() {
+        let mut index = joined_late();
+        let keys = index.key_plan().keys(&BASE, &[1, 2, 9, 9, 9]);
+        assert_eq!(index.recognize(A, &keys, &[EngineHash(10), EngineHash(77)]), 0);
+        assert_eq!(aside(&index), 3);
+        assert_eq!(recognize(&mut index, &PROMPT[..3]), 0, "ends before it");
+        assert_eq!(index.recognize(StreamId(9), &keys, &HASHES), 0);
+        assert_eq!(index.stats().blocks, 0);
+    }
+
+    #[test]
+    fn a_prompt_that_ends_with_the_awaited_block_gives_the_others_their_place() {
+        let mut index = joined_late();
+        assert_eq!(recognize(&mut index, &PROMPT[..4]), 2);
+        assert_eq!(hit(&index, A, &PROMPT), 10);
+    }
+
+    #[test]
+    fn removals_that_could_not_be_remembered_end_what_blocks_aside_show() {
+        let mut index = joined_late();
+        for hash in 0..(1 << 16) + 1 {
+            remove(&mut index, A, &[1000 + hash]);
+        }
+        assert_eq!(recognize(&mut index, &PROMPT), 0);
+        store(&mut index, A, stored(Some(11), &[22], &[9, 9]));
+        assert_eq!(recognize(&mut index, &PROMPT), 2, "a newer one");
+        assert_eq!(hit(&index, A, &PROMPT), 10);
+    }
+
+    /// With several groups it is not told which of them held a block.
+    #[test]
+    fn nothing_is_recognized_where_there_are_several_groups() {
+        let mut index = joined_late();
+        let other = Group { index: Some(1), kind: Some(GroupKind::Full) };
+        store(&mut index, A, Stored { group: other, ..stored(None, &[90], &[9, 9]) });
+        assert_eq!(recognize(&mut index, &PROMPT), 0);
+        assert!(!index.awaits(A));
+    }
+}

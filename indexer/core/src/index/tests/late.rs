@@ -18,6 +18,8 @@ enum Step {
     },
     /// A copy goes: the one at this place of those held.
     Evict(usize),
+    /// The engine's own hashes of the prompt are computed.
+    Recognize(Vec<u32>),
     Clear,
 }
 
@@ -32,6 +34,8 @@ struct Model {
     placed: BTreeSet<Vec<u32>>,
     /// Those whose prefix is not, and those that others of them are behind.
     linked: BTreeSet<Vec<u32>>,
+    /// Those of which no copy was known after a removal, since something is linked.
+    gone: BTreeSet<Vec<u32>>,
     unknown_removals: u64,
 }
 
@@ -75,6 +79,7 @@ impl Model {
     fn remove(&mut self, mut block: Vec<u32>) {
         if !self.is_told(&block) {
             self.unknown_removals += 1;
+            self.note_gone(block);
             return;
         }
         *self.told.entry(block.clone()).or_default() -= 1;
@@ -82,12 +87,42 @@ impl Model {
             return;
         }
         self.placed.remove(&block);
+        self.note_gone(block.clone());
         while self.linked.contains(&block)
             && !self.is_told(&block)
             && !self.linked.iter().any(|linked| parent(linked) == block)
         {
             self.linked.remove(&block);
             block = parent(&block).to_vec();
+        }
+    }
+
+    fn note_gone(&mut self, block: Vec<u32>) {
+        if !self.linked.is_empty() {
+            self.gone.insert(block);
+        }
+    }
+
+    /// Of the prompt's blocks, those before one that is linked and was not told of itself are held, unless they went.
+    fn recognize(&mut self, prompt: &[u32]) {
+        let ends = (1..=prompt.len() / BLOCK).map(|block| block * BLOCK);
+        let is_awaited = |end: &usize| {
+            !self.linked.contains(&prompt[..*end])
+                && self.linked.iter().any(|linked| *parent(linked) == prompt[..*end])
+        };
+        let Some(last) = ends.clone().rfind(is_awaited) else { return };
+        for block in ends.take_while(|end| *end <= last).map(|end| prompt[..end].to_vec()) {
+            if !self.is_told(&block) && !self.linked.contains(&block) && !self.gone.contains(&block) {
+                self.told.insert(block.clone(), 1);
+            }
+            self.place(block);
+        }
+    }
+
+    /// What went is of interest only while something is linked.
+    fn tidy(&mut self) {
+        if self.linked.is_empty() {
+            self.gone.clear();
         }
     }
 
@@ -134,11 +169,19 @@ fn run(steps: &[Step]) {
                 model.remove(block);
             }
             Step::Evict(_) => {}
+            Step::Recognize(prompt) => {
+                model.recognize(prompt);
+                let hashes: Vec<_> =
+                    (1..=prompt.len() / BLOCK).map(|end| EngineHash(hash(&prompt[..end * BLOCK]))).collect();
+                let keys = index.key_plan().keys(&BASE, prompt);
+                index.recognize(A, &keys, &hashes);
+            }
             Step::Clear => {
                 model = Model { unknown_removals: model.unknown_removals, ..Model::default() };
                 apply(&mut index, A, vec![Event::Cleared]);
             }
         }
+        model.tidy();
         compare(&index, &model);
     }
     while let Some(block) = model.held.pop() {
@@ -174,6 +217,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             Step::Compute { prompt, from, is_told }
         }),
         8 => any::<usize>().prop_map(Step::Evict),
+        4 => prompt().prop_map(Step::Recognize),
         1 => Just(Step::Clear),
     ];
     proptest::collection::vec(one, 1..80)
