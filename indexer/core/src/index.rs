@@ -9,12 +9,13 @@
 //! - With several KV groups a block counts where every full-attention group has it, and a boundary counts where every
 //!   sliding-window group has the blocks just before it.
 //! - The block size is learnt from the events, per stream, so it cannot be configured wrongly.
-//! - Only the engine's main pool (medium `GPU`) is indexed; events of other media are counted and skipped.
+//! - The engine's main pool (medium `GPU`) decides a hit. What slower media hold (host memory, disks, stores) is indexed
+//!   beside it, and a lookup tells how far the prefix goes on with them.
 //!
 //! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
 //! all of whose layers are windowed (no hits).
 
-use crate::event::{Batch, EngineHash, Event, Medium, Removed};
+use crate::event::{Batch, Event};
 use crate::key::{BlockKey, KeyHasher};
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
@@ -28,6 +29,8 @@ mod hold;
 mod namespace;
 mod place;
 mod references;
+mod removed;
+mod slower;
 mod speculation;
 mod stats;
 mod stored;
@@ -56,6 +59,9 @@ pub struct IndexLimits {
     /// The same for one stream: 50,000 blocks of 16 tokens, about what one replica holds. Who joins such a one late
     /// hears of no more that are behind unknown ones.
     pub stream_aside_bytes_max: usize,
+    /// How long a copy in a slower medium counts, if the engine has never told of a removal from that medium. Some
+    /// connectors tell of none; a store that is full turns over in some ten minutes under load.
+    pub unremoved_ms_max: u64,
 }
 
 /// What one reference to a block that no other stream holds takes: its key, its hold and the engine's hash, in tables
@@ -77,6 +83,8 @@ pub struct Index {
     /// Blocks ever kept aside.
     arrivals: u64,
     speculations: Speculations,
+    /// As last told.
+    now: Millis,
     stats: IndexStats,
 }
 
@@ -106,6 +114,7 @@ impl Default for IndexLimits {
             speculative_max: 1 << 20,
             aside_bytes_max: 64 << 20,
             stream_aside_bytes_max: 16 << 20,
+            unremoved_ms_max: 30 * 60 * 1000,
         }
     }
 }
@@ -124,6 +133,7 @@ impl Index {
             aside_bytes: 0,
             arrivals: 0,
             speculations: Speculations::default(),
+            now: Millis(0),
             stats: IndexStats::default(),
         }
     }
@@ -169,71 +179,30 @@ impl Index {
         emptied
     }
 
-    fn remove(&mut self, id: StreamId, removed: &Removed) {
-        let Some(slot) = self.streams.slot(id) else { return };
-        let Some(stream) = self.streams.get_mut(slot) else { return };
-        if removed.medium != Medium::Gpu {
-            stream.has_other_media = true;
-            self.stats.skipped.other_medium += count(removed.hashes.len());
-            return;
-        }
-        let Some(group) = stream.groups.find(removed.group) else {
-            self.stats.unknown_removals += count(removed.hashes.len());
-            return;
-        };
-        let (before, aside) = (stream.references(), stream.aside.bytes());
-        for hash in &removed.hashes {
-            self.remove_copy(slot, *hash, group);
-        }
-        if let Some(stream) = self.streams.get(slot) {
-            self.references = self.references + stream.references() - before;
-            self.aside_bytes = self.aside_bytes + stream.aside.bytes() - aside;
-        }
-    }
-
-    /// Takes off one copy that the group has under this hash.
-    fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
-        let Some(stream) = self.streams.get_mut(slot) else { return };
-        let Some(place) = stream.pool.place(hash) else {
-            stream.aside.note_gone(hash, self.arrivals);
-            if !stream.pool.release_unplaced(hash, group) {
-                self.stats.unknown_removals += 1;
-            } else if !stream.aside.is_empty() {
-                stream.aside.let_go(hash, |hash| stream.pool.is_unplaced(hash));
-            }
-            return;
-        };
-        if !stream.pool.take_spare(place, group) {
-            let Some(left) = self.chains.release(place, slot, group) else {
-                self.stats.unknown_removals += 1;
-                return;
-            };
-            if left.is_empty() {
-                self.stats.removals.engine_removed += 1;
-                stream.pool.blocks = stream.pool.blocks.saturating_sub(1);
-            }
-        }
-        if stream.pool.unrefer(hash) {
-            stream.aside.note_gone(hash, self.arrivals);
-        }
-    }
-
-    /// Forgets everything that a stream holds; the stream goes on.
+    /// Forgets everything that a stream holds; the stream goes on. An engine that emptied its cache did not empty its
+    /// slower media.
     pub fn clear(&mut self, id: StreamId, cause: ClearCause) {
         let Some(slot) = self.streams.slot(id) else { return };
         self.stats.removals.expired += self.speculations.drop_stream(slot, &mut self.chains);
-        let Some(stream) = self.streams.get_mut(slot) else { return };
-        let mut dropped = None;
-        for chain in stream.pool.chains() {
-            if dropped != Some(chain) {
-                self.chains.drop_hold(chain, slot);
-                dropped = Some(chain);
-            }
+        if cause != ClearCause::EngineCleared {
+            self.clear_slower(slot);
         }
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        self.chains.drop_holds(stream.pool.chains(), slot);
         self.stats.removals.count_clear(cause, count(stream.pool.blocks));
-        self.references = self.references.saturating_sub(stream.references());
+        self.references = self.references.saturating_sub(stream.pool.len());
         self.aside_bytes = self.aside_bytes.saturating_sub(stream.aside.bytes());
         stream.reset(cause);
+    }
+
+    fn clear_slower(&mut self, slot: Slot) {
+        let Some(slower) = self.streams.get_mut(slot).and_then(|stream| stream.slower.as_mut()) else {
+            return;
+        };
+        self.chains.drop_holds(slower.pool.chains(), slower.slot);
+        self.stats.removals.slower += count(slower.pool.blocks);
+        self.references = self.references.saturating_sub(slower.pool.len());
+        self.streams.end_slower(slot);
     }
 
     /// How to make the keys of prompts now: with every block size that a stream has shown.
@@ -264,9 +233,12 @@ impl Index {
         }
     }
 
-    /// Drops speculative blocks whose time is over.
+    /// Drops what has a time, and its time is over: speculative blocks, and copies in media without removals. Also tells
+    /// the index the time, so it should be called at least every few seconds.
     pub fn expire(&mut self, now: Millis) {
+        self.now = self.now.max(now);
         self.stats.removals.expired += self.speculations.expire(now, &mut self.chains);
+        self.expire_slower();
     }
 
     /// Sizes and counters since the start.
@@ -291,6 +263,7 @@ impl Index {
     pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {
         self.streams.by_id(stream).map(|stream| StreamStats {
             blocks: stream.pool.blocks,
+            slower_blocks: stream.slower.as_ref().map_or(0, |slower| slower.pool.blocks),
             aside: stream.aside.len(),
             block_size: stream.block_size.map(std::num::NonZeroU32::get),
             trust: stream.trust,

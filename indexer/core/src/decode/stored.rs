@@ -3,7 +3,7 @@
 use crate::event::{Group, GroupKind, Medium, Problems, RawExtra, Stored};
 
 use super::reader::{Head, ReadError, Reader};
-use super::{BLOCKS_PER_EVENT_MAX, Body, read_hash, read_hashes, read_is_gpu, read_is_remote, read_opt_u32};
+use super::{BLOCKS_PER_EVENT_MAX, Body, read_hash, read_hashes, read_is_remote, read_medium, read_opt_u32};
 
 #[derive(Clone, Copy)]
 enum Field {
@@ -72,7 +72,7 @@ struct Partial<'a> {
     has_hashes: bool,
     has_tokens: bool,
     has_block_size: bool,
-    is_elsewhere: bool,
+    is_remote: bool,
     kind: Option<&'a str>,
     window: Option<u32>,
     unknown_fields: u32,
@@ -134,13 +134,13 @@ impl<'a> Partial<'a> {
                 self.stored.has_lora_id = !reader.at_nil();
                 reader.skip()?;
             }
-            Field::Medium => self.is_elsewhere |= !read_is_gpu(reader)?,
+            Field::Medium => self.stored.medium = read_medium(reader)?,
             Field::LoraName => self.stored.lora_name = reader.opt_str()?.map(Box::from),
             Field::ExtraKeys => self.stored.extra_keys = read_extra_keys(reader)?,
             Field::GroupIndex => self.stored.group.index = read_opt_u32(reader)?,
             Field::GroupKind => self.kind = reader.opt_str()?,
             Field::SlidingWindow => self.window = read_opt_u32(reader)?,
-            Field::Locality => self.is_elsewhere |= read_is_remote(reader)?,
+            Field::Locality => self.is_remote |= read_is_remote(reader)?,
             Field::CacheSalt => self.stored.cache_salt = reader.opt_str()?.map(Box::from),
             Field::Unused => reader.skip()?,
             Field::Unknown => {
@@ -160,7 +160,9 @@ impl<'a> Partial<'a> {
         if extras != 0 && extras != stored.hashes.len() {
             return Err(ReadError::WrongType);
         }
-        stored.medium = if self.is_elsewhere { Medium::Other } else { Medium::Gpu };
+        if self.is_remote {
+            stored.medium = Medium::Remote;
+        }
         stored.group =
             Group { index: stored.group.index, kind: self.kind.map(|kind| group_kind(kind, self.window)) };
         Ok(stored)

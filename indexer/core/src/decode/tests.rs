@@ -235,10 +235,28 @@ fn only_a_medium_named_gpu_in_any_case_or_none_is_the_main_pool() {
     assert_eq!(medium(vec![("medium", Value::Nil)]), Medium::Gpu);
     assert_eq!(medium(vec![("medium", text("gpu"))]), Medium::Gpu);
     assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("LOCAL"))]), Medium::Gpu);
-    assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("REMOTE"))]), Medium::Other);
-    for other in ["CPU", "cpu", "CPU_PINNED", "DISK", "FS", "OBJ", "STORAGE", "EXTERNAL"] {
-        assert_eq!(medium(vec![("medium", text(other))]), Medium::Other, "{other}");
+    assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("REMOTE"))]), Medium::Remote);
+    for (name, other) in [
+        ("CPU", Medium::Cpu),
+        ("cpu", Medium::Cpu),
+        ("CPU_PINNED", Medium::Cpu),
+        ("DISK", Medium::Disk),
+        ("FS", Medium::Disk),
+        ("OBJ", Medium::Storage),
+        ("STORAGE", Medium::Storage),
+        ("EXTERNAL", Medium::Remote),
+        ("NVME_OVER_PIGEON", Medium::Other),
+    ] {
+        assert_eq!(medium(vec![("medium", text(name))]), other, "{name}");
     }
+    let removed = map([
+        ("type", text("BlockRemoved")),
+        ("block_hashes", uints(&[9])),
+        ("medium", text("cpu")),
+        ("locality", text("LOCAL")),
+    ]);
+    let expected = Removed { hashes: vec![EngineHash(9)], medium: Medium::Cpu, group: None };
+    assert_eq!(batch(vec![removed]).events, vec![Event::Removed(expected)]);
 }
 
 /// Offload connectors announce blocks without tokens.

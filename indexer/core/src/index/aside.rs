@@ -41,6 +41,8 @@ pub(super) struct Link {
     pub(super) extras: Box<[Extra]>,
     /// Counts up over all streams.
     pub(super) arrival: u64,
+    /// A copy of the block came to the main pool, so its parent was there.
+    pub(super) is_witness: bool,
 }
 
 // === impl Aside ===
@@ -70,8 +72,16 @@ impl Aside {
 
     /// A block aside shows that the engine held this one, which was not told of: what has gone since is known.
     pub(super) fn witnesses(&self, parent: EngineHash) -> bool {
-        let mut behind = self.behind(parent);
-        !self.links.contains_key(&parent) && behind.any(|(arrival, _)| arrival > self.forgot_at)
+        let is_witness = |hash| self.links.get(&hash).is_some_and(|link| link.is_witness);
+        let mut behind = self.behind(parent).filter(|(arrival, _)| *arrival > self.forgot_at);
+        !self.links.contains_key(&parent) && behind.any(|(_, hash)| is_witness(hash))
+    }
+
+    /// Notes that a block aside came to the main pool.
+    pub(super) fn note_witness(&mut self, hash: EngineHash) {
+        if let Some(link) = self.links.get_mut(&hash) {
+            link.is_witness = true;
+        }
     }
 
     /// Notes that no copy of the block is known any more.

@@ -9,7 +9,7 @@ use super::Index;
 use super::aside::Link;
 use super::place::Place;
 use super::stats::Origin;
-use super::stored::{Entering, Entry, Spot};
+use super::stored::{Entering, Entry, Layer, Spot};
 
 /// There is no room for a block, or its hash stands for another one.
 pub(super) struct Refused;
@@ -72,7 +72,7 @@ impl Entering<'_> {
         }
         // One group, in slot 0.
         if !self.stream.aside.is_gone(hash) && self.stream.aside.get(hash).is_none() {
-            self.copy(hash, spot, 0);
+            self.copy(hash, spot, Layer::Main { group: 0 });
         } else {
             self.attach(hash, self.chains.find(spot.after, spot.key), spot.key);
         }
@@ -86,10 +86,12 @@ impl Entering<'_> {
         parent: EngineHash,
         tokens: &[u32],
         extras: Vec<Extra>,
-        group: usize,
+        layer: Layer,
     ) -> Result<Option<(Option<Place>, BlockKey)>, Refused> {
-        if let Some(place) = self.stream.pool.place(hash) {
-            self.recopy(hash, place, group);
+        if let Some(place) = self.stream.place(hash) {
+            if self.recopy(hash, place, layer) {
+                self.age(hash, layer);
+            }
             return Ok(self.chains.key(place).map(|key| (Some(place), key)));
         }
         if let Some(link) = self.stream.aside.get(hash) {
@@ -97,15 +99,19 @@ impl Entering<'_> {
                 self.skipped.conflicting_hash += 1;
                 return Err(Refused);
             }
-        } else if self.stream.references() < self.references_max || self.stream.pool.is_unplaced(hash) {
+        } else if self.has_room_for(hash) {
             *self.arrivals += 1;
-            let link = Link { parent, tokens: tokens.into(), extras: extras.into(), arrival: *self.arrivals };
+            let (tokens, extras) = (tokens.into(), extras.into());
+            let link = Link { parent, tokens, extras, arrival: *self.arrivals, is_witness: false };
             self.stream.aside.keep(hash, link);
         } else {
             self.skipped.capacity += 1;
             return Err(Refused);
         }
-        self.stream.pool.note_unplaced(hash, group);
+        if matches!(layer, Layer::Main { .. }) {
+            self.stream.aside.note_witness(hash);
+        }
+        self.note_unplaced(hash, layer);
         Ok(None)
     }
 
@@ -129,14 +135,17 @@ impl Entering<'_> {
     /// Counts the copies of a block that has been aside at its place. Returns the place, if the block has one.
     fn settle(&mut self, hash: EngineHash, after: Option<Place>, key: BlockKey) -> Option<Place> {
         let found = self.chains.find(after, key);
-        let Some(copies) = self.stream.pool.take_unplaced(hash) else { return found };
+        if !self.stream.is_unplaced(hash) {
+            return found;
+        }
         if found.is_none() && !self.chains.has_room() {
+            self.stream.drop_unplaced(hash);
             self.skipped.capacity += 1;
             return None;
         }
         let place = found.unwrap_or_else(|| self.chains.place(after, key, 0));
         let entry = std::mem::replace(&mut self.entry, Entry::Told(Origin::Published));
-        self.recopy_all(hash, place, copies);
+        self.recopy_unplaced(hash, place);
         self.entry = entry;
         *self.attached += 1;
         Some(place)

@@ -115,6 +115,12 @@ impl Groups {
         Some((self.seen.len() - 1, told))
     }
 
+    /// The group is a full one, or nothing is known of it.
+    pub(super) fn may_be_full(&self, index: Option<u32>) -> bool {
+        let seen = self.seen.iter().find(|group| group.index == index);
+        seen.is_none_or(|group| group.role == Role::Full)
+    }
+
     /// There is one group, and it is a full one.
     #[inline]
     pub(super) fn is_one_full(&self) -> bool {

@@ -1,5 +1,5 @@
 //! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each block size, until nobody
-//! holds what comes next.
+//! holds what comes next. Streams with slower media are walked a second time, for what those add.
 
 use crate::prompt_keys::PromptKeys;
 use crate::stream::StreamId;
@@ -10,12 +10,19 @@ use super::hold::Hold;
 use super::place::Slot;
 use super::streams::{Reading, Streams};
 
+mod slower;
+
+use slower::SlowerWalk;
+
 /// What one stream holds of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub stream: StreamId,
-    /// Leading tokens held; a multiple of the stream's block size, above 0 and below the prompt's length.
+    /// Leading tokens held in the engine's main pool; a multiple of the stream's block size, below the prompt's length.
     pub tokens: u32,
+    /// How far the prefix goes on if slower media count as well; at least as far as `tokens`, and above 0. An engine may
+    /// need more than this to load a block back, so it is an upper bound.
+    pub with_slower: u32,
 }
 
 /// The answer of a lookup, and its scratch space.
@@ -27,6 +34,8 @@ pub struct Hits {
     plain: Vec<Slot>,
     /// The same of streams with several groups.
     grouped: Vec<GroupedWalk>,
+    /// Streams with slower media that have held every block so far, here or there.
+    slower: Vec<SlowerWalk>,
 }
 
 /// A stream whose blocks must be looked at one by one, and that has held every one so far.
@@ -61,16 +70,26 @@ impl Hits {
         &self.found
     }
 
-    /// Tokens that `stream` holds.
+    /// Tokens that `stream` holds in its main pool.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        let at = self.found.binary_search_by_key(&stream, |hit| hit.stream).ok();
-        at.and_then(|at| self.found.get(at)).map_or(0, |hit| hit.tokens)
+        self.of(stream).map_or(0, |hit| hit.tokens)
+    }
+
+    /// Tokens that `stream` holds if slower media count as well.
+    #[must_use]
+    pub fn with_slower(&self, stream: StreamId) -> u32 {
+        self.of(stream).map_or(0, |hit| hit.with_slower)
+    }
+
+    fn of(&self, stream: StreamId) -> Option<&Hit> {
+        let at = self.found.binary_search_by_key(&stream, |hit| hit.stream).ok()?;
+        self.found.get(at)
     }
 }
 
 pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
-    let Hits { found, plain, grouped } = out;
+    let Hits { found, plain, grouped, slower } = out;
     found.clear();
     for (size, prompt) in keys.reusable() {
         plain.clear();
@@ -102,6 +121,9 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
     }
     // Nearly sorted already, which this sort makes use of.
     found.sort_by_key(|hit| hit.stream);
+    if !streams.with_slower().is_empty() {
+        slower::find(chains, streams, keys, slower, found);
+    }
 }
 
 // === impl Search ===
@@ -171,7 +193,8 @@ impl Search<'_> {
         if hit > 0
             && let Some(stream) = self.streams.get(slot)
         {
-            self.found.push(Hit { stream: stream.id, tokens: hit.saturating_mul(self.size) });
+            let tokens = hit.saturating_mul(self.size);
+            self.found.push(Hit { stream: stream.id, tokens, with_slower: tokens });
         }
     }
 }

@@ -56,8 +56,13 @@ impl Hold {
         if self.solid >= end {
             return end;
         }
-        let Some(rest) = &self.rest else { return self.solid };
-        let mut at = self.solid;
+        self.reach_from(0, end)
+    }
+
+    /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.
+    pub(super) fn reach_from(&self, from: u32, end: u32) -> u32 {
+        let mut at = from.max(self.solid.min(end));
+        let Some(rest) = &self.rest else { return at };
         while at < end {
             match rest.expected.iter().find(|expected| expected.covers(at)) {
                 Some(expected) => at = expected.to,
@@ -66,6 +71,12 @@ impl Hold {
             }
         }
         at.min(end)
+    }
+
+    /// The first block from `from` on that no group slot has, or `end`.
+    pub(super) fn reach_of_any(&self, from: u32, end: u32) -> u32 {
+        let from = from.max(self.solid.min(end));
+        (from..end).find(|at| self.stored(*at).is_empty()).unwrap_or(end)
     }
 
     /// Group slots that count for a lookup: all of them where the block is expected.

@@ -32,6 +32,8 @@ pub struct Admissions {
     pub restored: u64,
     /// Found to be held by the engine's own hash.
     pub recognized: u64,
+    /// Stored in slower media.
+    pub slower: u64,
     pub speculative: u64,
 }
 
@@ -45,6 +47,8 @@ pub struct Removals {
     pub endpoint_gone: u64,
     /// Speculative blocks whose time was over, or whose stream was cleared.
     pub expired: u64,
+    /// From slower media, for whatever reason.
+    pub slower: u64,
 }
 
 /// Blocks told of but not indexed, by reason.
@@ -52,7 +56,7 @@ pub struct Removals {
 pub struct Skipped {
     /// Batches of streams that do not exist (any more).
     pub unknown_stream: u64,
-    /// In host memory, on storage, remote.
+    /// In a slower medium, of a KV group that is not a full one.
     pub other_medium: u64,
     /// Placeholders without tokens.
     pub placeholder: u64,
@@ -110,6 +114,8 @@ pub struct IndexStats {
 pub struct StreamStats {
     /// Distinct blocks held.
     pub blocks: usize,
+    /// Distinct blocks held in slower media.
+    pub slower_blocks: usize,
     /// Blocks kept aside because the block before them is not known.
     pub aside: usize,
     /// Tokens per block; `None` until the first event told.

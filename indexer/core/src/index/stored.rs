@@ -2,15 +2,16 @@
 
 use std::num::NonZeroU32;
 
-use crate::event::{EngineHash, Medium, Stored};
+use crate::event::{EngineHash, Stored};
 use crate::key::{BlockKey, KeyHasher};
-use crate::stream::StreamId;
+use crate::stream::{Millis, StreamId};
 
 use super::attach::Refused;
 use super::chains::Chains;
 use super::groups::{PerGroup, Role};
 use super::place::{Place, Slot};
-use super::references::Referred;
+use super::references::{References, Referred};
+use super::slower::{self, Ageing};
 use super::stats::{Admissions, Origin, Skipped};
 use super::streams::StreamBlocks;
 use super::{Index, count, namespace};
@@ -27,8 +28,21 @@ pub(super) struct Entering<'a> {
     pub(super) admissions: &'a mut Admissions,
     pub(super) skipped: &'a mut Skipped,
     pub(super) entry: Entry,
+    pub(super) now: Millis,
     /// Most engine hashes that the stream may have now.
     pub(super) references_max: usize,
+}
+
+/// What a copy lies in.
+#[derive(Clone, Copy)]
+pub(super) enum Layer {
+    Main {
+        group: usize,
+    },
+    /// By its place in [`Medium::SLOWER`](crate::event::Medium::SLOWER).
+    Slower {
+        medium: usize,
+    },
 }
 
 /// How blocks come to be known.
@@ -51,14 +65,16 @@ pub(super) struct Spot {
 
 impl Index {
     pub(super) fn store(&mut self, id: StreamId, stored: &Stored, origin: Origin) {
-        let blocks = count(stored.hashes.len());
         let Some(slot) = self.streams.slot(id) else { return };
-        let Some(stream) = self.streams.get_mut(slot) else { return };
-        if stored.medium != Medium::Gpu {
-            stream.has_other_media = true;
-            self.stats.skipped.other_medium += blocks;
-            return;
+        match stored.medium.slower() {
+            None => self.store_main(slot, stored, origin),
+            Some(medium) => self.store_slower(slot, stored, medium, origin),
         }
+    }
+
+    fn store_main(&mut self, slot: Slot, stored: &Stored, origin: Origin) {
+        let blocks = count(stored.hashes.len());
+        let Some(stream) = self.streams.get_mut(slot) else { return };
         let Some(size) = NonZeroU32::new(stored.block_size) else {
             self.stats.skipped.placeholder += blocks;
             return;
@@ -74,10 +90,60 @@ impl Index {
             return;
         };
         self.change(slot, Entry::Told(origin), |entering| {
-            if role == Role::Full {
-                entering.enter(stored, size, fills, group);
+            let layer = Layer::Main { group };
+            if role != Role::Full {
+                entering.enter_by_hash(&stored.hashes, layer);
+            } else if !fills {
+                entering.skipped.token_mismatch += blocks;
+            } else if *entering.stream.block_size.get_or_insert(size) != size {
+                entering.skipped.block_size += blocks;
             } else {
-                entering.enter_by_hash(stored, group);
+                entering.enter(stored, stored.hashes.iter().copied(), width, layer);
+            }
+        });
+    }
+
+    /// Blocks in a slower medium: by their tokens where those are told, else by hash alone.
+    fn store_slower(&mut self, slot: Slot, stored: &Stored, medium: usize, origin: Origin) {
+        let blocks = count(stored.hashes.len());
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.has_other_media = true;
+        if !stream.groups.may_be_full(stored.group.index) {
+            self.stats.skipped.other_medium += blocks;
+            return;
+        }
+        let is_placeholder = stored.tokens.is_empty() || stored.block_size == 0;
+        let size = stream.block_size;
+        let told = stored.block_size;
+        if !is_placeholder && stored.has_lora_id && stored.lora_name.is_none() {
+            self.stats.skipped.unnamed_lora += blocks;
+            return;
+        }
+        let width = usize::try_from(told).unwrap_or(usize::MAX);
+        if !is_placeholder && stored.hashes.len().checked_mul(width) != Some(stored.tokens.len()) {
+            self.stats.skipped.token_mismatch += blocks;
+            return;
+        }
+        self.streams.begin_slower(slot);
+        self.change(slot, Entry::Told(origin), |entering| {
+            let layer = Layer::Slower { medium };
+            if is_placeholder {
+                entering.enter_by_hash(&stored.hashes, layer);
+                return;
+            }
+            // Connectors may store several of the engine's blocks under one hash.
+            let parts = size.and_then(|size| (told % size == 0).then(|| told / size.get()));
+            let has_room_for_extras = |parts| parts == 1 || stored.extra_keys.is_empty();
+            let slower = entering.stream.slower.as_mut();
+            let learn = |parts: &u32| slower.is_some_and(|slower| slower.learn_parts(medium, *parts));
+            match parts.filter(|parts| has_room_for_extras(*parts)).filter(learn) {
+                None => entering.skipped.block_size += blocks,
+                Some(parts) => {
+                    let hashes = stored.hashes.iter().flat_map(|hash| slower::parts(*hash, parts));
+                    let width =
+                        size.map_or(usize::MAX, |size| usize::try_from(size.get()).unwrap_or(usize::MAX));
+                    entering.enter(stored, hashes, width, layer);
+                }
             }
         });
     }
@@ -98,6 +164,7 @@ impl Index {
             admissions: &mut self.stats.admissions,
             skipped: &mut self.stats.skipped,
             entry,
+            now: self.now,
         };
         enter(&mut entering);
         entering.keep_aside_within(self.limits.stream_aside_bytes_max);
@@ -111,29 +178,30 @@ impl Index {
 // === impl Entering ===
 
 impl Entering<'_> {
-    /// Blocks of a full-attention group: their tokens tell which they are.
-    fn enter(&mut self, stored: &Stored, size: NonZeroU32, fills: bool, group: usize) {
-        let blocks = count(stored.hashes.len());
-        if !fills {
-            self.skipped.token_mismatch += blocks;
-            return;
-        }
-        if *self.stream.block_size.get_or_insert(size) != size {
-            self.skipped.block_size += blocks;
-            return;
-        }
+    /// Blocks whose tokens tell which they are, `width` of them each, in the order of `hashes`.
+    fn enter(
+        &mut self,
+        stored: &Stored,
+        hashes: impl Iterator<Item = EngineHash>,
+        width: usize,
+        layer: Layer,
+    ) {
         let mut parent = stored.parent;
         let mut known = self.parent(stored);
-        let width = usize::try_from(size.get()).unwrap_or(usize::MAX);
-        let chunks = stored.tokens.chunks_exact(width);
-        for (position, (hash, tokens)) in stored.hashes.iter().zip(chunks).enumerate() {
+        let blocks = stored.tokens.len() / width.max(1);
+        let chunks = stored.tokens.chunks_exact(width.max(1));
+        for (position, (hash, tokens)) in hashes.zip(chunks).enumerate() {
             let extras = namespace::extras_of(stored, position);
-            let more = stored.hashes.len() - position - 1;
+            let more = blocks - position - 1;
             known = match (known, parent) {
                 (Some((after, parent)), _) => {
                     let key = self.hasher.block(parent, tokens, &extras);
-                    match self.copy(*hash, Spot { after, key, more }, group) {
-                        Referred::Counted(place) | Referred::TooMany(place) => Some((Some(place), key)),
+                    match self.copy(hash, Spot { after, key, more }, layer) {
+                        Referred::Counted(place) => {
+                            self.age(hash, layer);
+                            Some((Some(place), key))
+                        }
+                        Referred::TooMany(place) => Some((Some(place), key)),
                         Referred::Conflict => {
                             self.skipped.unknown_parent += count(more);
                             return;
@@ -141,15 +209,13 @@ impl Entering<'_> {
                         Referred::Full => return,
                     }
                 }
-                (None, Some(parent)) => {
-                    match self.copy_behind_unknown(*hash, parent, tokens, extras, group) {
-                        Ok(known) => known,
-                        Err(Refused) => return,
-                    }
-                }
+                (None, Some(parent)) => match self.copy_behind_unknown(hash, parent, tokens, extras, layer) {
+                    Ok(known) => known,
+                    Err(Refused) => return,
+                },
                 (None, None) => return,
             };
-            parent = Some(*hash);
+            parent = Some(hash);
         }
     }
 
@@ -158,18 +224,20 @@ impl Entering<'_> {
         let Some(parent) = stored.parent else {
             return Some((None, self.hasher.root(&namespace::of_first_block(&self.stream.model, stored))));
         };
-        let place = self.stream.pool.place(parent)?;
+        let place = self.stream.place(parent)?;
         Some((Some(place), self.chains.key(place)?))
     }
 
-    /// Blocks of a group whose tokens do not tell which they are: by hash alone. Groups share the hashes, so the
+    /// Blocks whose tokens do not tell which they are: by hash alone. Groups and media share the hashes, so the
     /// full-attention group's event tells the place, sooner or later in the same batch.
-    fn enter_by_hash(&mut self, stored: &Stored, group: usize) {
-        for hash in &stored.hashes {
-            if let Some(place) = self.stream.pool.place(*hash) {
-                self.recopy(*hash, place, group);
-            } else if self.stream.references() < self.references_max || self.stream.pool.is_unplaced(*hash) {
-                self.stream.pool.note_unplaced(*hash, group);
+    fn enter_by_hash(&mut self, hashes: &[EngineHash], layer: Layer) {
+        for hash in hashes {
+            if let Some(place) = self.stream.place(*hash) {
+                if self.recopy(*hash, place, layer) {
+                    self.age(*hash, layer);
+                }
+            } else if self.has_room_for(*hash) {
+                self.note_unplaced(*hash, layer);
             } else {
                 self.skipped.capacity += 1;
                 return;
@@ -177,20 +245,35 @@ impl Entering<'_> {
         }
     }
 
+    /// One more hash may be counted, or this one is counted already.
+    pub(super) fn has_room_for(&self, hash: EngineHash) -> bool {
+        self.stream.references() < self.references_max || self.stream.is_unplaced(hash)
+    }
+
+    pub(super) fn note_unplaced(&mut self, hash: EngineHash, layer: Layer) {
+        if let Some((pool, _, place)) = self.pool(layer) {
+            pool.note_unplaced(hash, place);
+        }
+        self.age(hash, layer);
+    }
+
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
-    pub(super) fn copy(&mut self, hash: EngineHash, spot: Spot, group: usize) -> Referred {
+    pub(super) fn copy(&mut self, hash: EngineHash, spot: Spot, layer: Layer) -> Referred {
         let known = self.chains.find(spot.after, spot.key);
         let has_place = known.is_some() || self.chains.has_room();
-        let has_room = self.stream.references() < self.references_max || self.stream.pool.is_unplaced(hash);
+        let has_room = has_place && self.has_room_for(hash);
+        let pool = match layer {
+            Layer::Main { .. } => Some(&mut self.stream.pool),
+            Layer::Slower { .. } => self.stream.slower.as_mut().map(|slower| &mut slower.pool),
+        };
+        let Some(pool) = pool else { return Referred::Full };
         let chains = &mut *self.chains;
         let make = || chains.place(spot.after, spot.key, spot.more);
-        let referred = self.stream.pool.refer(hash, known, has_place && has_room, make);
+        let referred = pool.refer(hash, known, has_room, make);
         match referred {
             Referred::Counted(place) => {
-                self.hold(place, group);
-                if let Some(earlier) = self.stream.pool.take_unplaced(hash) {
-                    self.recopy_all(hash, place, earlier);
-                }
+                self.hold(place, layer);
+                self.recopy_unplaced(hash, place);
                 if !self.stream.aside.is_empty() {
                     self.stream.aside.take(hash);
                     self.attach(hash, Some(place), spot.key);
@@ -203,33 +286,76 @@ impl Entering<'_> {
         referred
     }
 
-    pub(super) fn recopy_all(&mut self, hash: EngineHash, place: Place, copies: PerGroup) {
-        for (group, copies) in copies.into_iter().enumerate() {
+    /// Counts the copies that were told of before the block's place was known.
+    pub(super) fn recopy_unplaced(&mut self, hash: EngineHash, place: Place) {
+        let main = self.stream.pool.take_unplaced(hash);
+        let slower = self.stream.slower.as_mut().and_then(|slower| slower.pool.take_unplaced(hash));
+        self.recopy_all(hash, place, main.unwrap_or_default(), |group| Layer::Main { group });
+        self.recopy_all(hash, place, slower.unwrap_or_default(), |medium| Layer::Slower { medium });
+    }
+
+    fn recopy_all(
+        &mut self,
+        hash: EngineHash,
+        place: Place,
+        copies: PerGroup,
+        layer: impl Fn(usize) -> Layer,
+    ) {
+        for (at, copies) in copies.into_iter().enumerate() {
             for _ in 0..copies {
-                self.recopy(hash, place, group);
+                self.recopy(hash, place, layer(at));
             }
         }
     }
 
-    /// Counts a copy of a block whose hash is known already.
-    pub(super) fn recopy(&mut self, hash: EngineHash, place: Place, group: usize) {
-        match self.stream.pool.refer(hash, Some(place), true, || place) {
-            Referred::Counted(place) => self.hold(place, group),
-            Referred::TooMany(_) | Referred::Conflict | Referred::Full => self.skipped.copies += 1,
+    /// Counts a copy of a block whose place is known. Returns whether there was room for it.
+    pub(super) fn recopy(&mut self, hash: EngineHash, place: Place, layer: Layer) -> bool {
+        let Some((pool, ..)) = self.pool(layer) else { return false };
+        match pool.refer(hash, Some(place), true, || place) {
+            Referred::Counted(place) => {
+                self.hold(place, layer);
+                true
+            }
+            Referred::TooMany(_) | Referred::Conflict | Referred::Full => {
+                self.skipped.copies += 1;
+                false
+            }
         }
     }
 
-    fn hold(&mut self, place: Place, group: usize) {
-        let had = self.chains.store(place, self.slot, group);
-        if had.has(group) {
-            self.stream.pool.add_spare(place, group);
+    fn hold(&mut self, place: Place, layer: Layer) {
+        let Some((_, slot, at)) = self.pool(layer) else { return };
+        let had = self.chains.store(place, slot, at);
+        let Some((pool, ..)) = self.pool(layer) else { return };
+        if had.has(at) {
+            pool.add_spare(place, at);
         }
         if had.is_empty() {
-            self.stream.pool.blocks += 1;
-            match self.entry {
-                Entry::Told(Origin::Published) => self.admissions.stored += 1,
-                Entry::Told(Origin::Replayed) => self.admissions.restored += 1,
-                Entry::Recognized => self.admissions.recognized += 1,
+            pool.blocks += 1;
+            match (layer, self.entry) {
+                (Layer::Slower { .. }, _) => self.admissions.slower += 1,
+                (_, Entry::Told(Origin::Published)) => self.admissions.stored += 1,
+                (_, Entry::Told(Origin::Replayed)) => self.admissions.restored += 1,
+                (_, Entry::Recognized) => self.admissions.recognized += 1,
+            }
+        }
+    }
+
+    /// Notes when a copy came, if no event may ever take it off.
+    pub(super) fn age(&mut self, hash: EngineHash, layer: Layer) {
+        if let Layer::Slower { medium } = layer
+            && let Some(slower) = &mut self.stream.slower
+        {
+            slower.age(Ageing { since: self.now, medium, hash });
+        }
+    }
+
+    /// The hashes of a layer, the slot that its holds go by, and its place among their groups.
+    fn pool(&mut self, layer: Layer) -> Option<(&mut References, Slot, usize)> {
+        match layer {
+            Layer::Main { group } => Some((&mut self.stream.pool, self.slot, group)),
+            Layer::Slower { medium } => {
+                self.stream.slower.as_mut().map(|slower| (&mut slower.pool, slower.slot, medium))
             }
         }
     }

@@ -4,19 +4,32 @@ use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
 
+use crate::event::EngineHash;
 use crate::stream::{StreamId, Trust};
 
 use super::aside::Aside;
 use super::groups::{GroupMask, Groups, WindowBlocks};
-use super::place::Slot;
+use super::place::{Place, Slot};
 use super::references::References;
+use super::slower::Slower;
 use super::stats::ClearCause;
 
 /// All streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    slots: Vec<Option<StreamBlocks>>,
+    slots: Vec<Seat>,
     by_id: HashMap<StreamId, Slot>,
+    /// Slots of the streams that have told of slower media.
+    slower: Vec<Slot>,
+}
+
+/// Who has a slot.
+#[derive(Debug)]
+enum Seat {
+    Free,
+    Stream(StreamBlocks),
+    /// The slower media of some stream.
+    Slower,
 }
 
 #[derive(Debug)]
@@ -33,6 +46,8 @@ pub(super) struct StreamBlocks {
     pub(super) pool: References,
     /// Blocks told of whose place is not known.
     pub(super) aside: Box<Aside>,
+    /// What other media hold; `None` until one was told of.
+    pub(super) slower: Option<Box<Slower>>,
 }
 
 /// How lookups read a stream's holds.
@@ -52,11 +67,11 @@ impl Streams {
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamBlocks> {
-        self.slots.iter_mut().flatten()
+        self.slots.iter_mut().filter_map(Seat::stream_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &StreamBlocks> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter_map(Seat::stream)
     }
 
     pub(super) fn slot(&self, id: StreamId) -> Option<Slot> {
@@ -64,11 +79,11 @@ impl Streams {
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&StreamBlocks> {
-        self.slots.get(slot.index())?.as_ref()
+        self.slots.get(slot.index())?.stream()
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut StreamBlocks> {
-        self.slots.get_mut(slot.index())?.as_mut()
+        self.slots.get_mut(slot.index())?.stream_mut()
     }
 
     pub(super) fn by_id(&self, id: StreamId) -> Option<&StreamBlocks> {
@@ -81,28 +96,72 @@ impl Streams {
 
     /// Begins a stream that does not exist.
     pub(super) fn add(&mut self, id: StreamId, model: &str) {
-        let stream = Some(StreamBlocks::new(id, model));
-        let slot = match self.slots.iter().position(Option::is_none) {
-            Some(free) => {
-                if let Some(slot) = self.slots.get_mut(free) {
-                    *slot = stream;
-                }
-                free
-            }
-            None => {
-                self.slots.push(stream);
-                self.slots.len() - 1
-            }
-        };
-        self.by_id.insert(id, Slot(u32::try_from(slot).unwrap_or(u32::MAX)));
+        let slot = self.take_seat(Seat::Stream(StreamBlocks::new(id, model)));
+        self.by_id.insert(id, slot);
     }
 
     /// Ends a stream that holds nothing any more.
     pub(super) fn remove(&mut self, id: StreamId) {
-        if let Some(slot) = self.by_id.remove(&id)
-            && let Some(stream) = self.slots.get_mut(slot.index())
-        {
-            *stream = None;
+        if let Some(slot) = self.by_id.remove(&id) {
+            self.leave_seat(slot);
+        }
+    }
+
+    /// Makes sure that the stream can hold blocks of slower media.
+    pub(super) fn begin_slower(&mut self, slot: Slot) {
+        if self.get(slot).is_some_and(|stream| stream.slower.is_none()) {
+            let own = self.take_seat(Seat::Slower);
+            self.slower.push(slot);
+            if let Some(stream) = self.get_mut(slot) {
+                stream.slower = Some(Box::new(Slower::new(own)));
+            }
+        }
+    }
+
+    /// Ends the stream's slower media, which hold nothing any more.
+    pub(super) fn end_slower(&mut self, slot: Slot) {
+        if let Some(slower) = self.get_mut(slot).and_then(|stream| stream.slower.take()) {
+            self.leave_seat(slower.slot);
+            self.slower.retain(|other| *other != slot);
+        }
+    }
+
+    /// Slots of the streams with slower media.
+    pub(super) fn with_slower(&self) -> &[Slot] {
+        &self.slower
+    }
+
+    fn take_seat(&mut self, taken: Seat) -> Slot {
+        let free = self.slots.iter().position(|seat| matches!(seat, Seat::Free));
+        let slot = free.unwrap_or(self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(seat) => *seat = taken,
+            None => self.slots.push(taken),
+        }
+        Slot(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    fn leave_seat(&mut self, slot: Slot) {
+        if let Some(seat) = self.slots.get_mut(slot.index()) {
+            *seat = Seat::Free;
+        }
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    fn stream(&self) -> Option<&StreamBlocks> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Free | Self::Slower => None,
+        }
+    }
+
+    fn stream_mut(&mut self) -> Option<&mut StreamBlocks> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Free | Self::Slower => None,
         }
     }
 }
@@ -120,26 +179,61 @@ impl StreamBlocks {
             groups: Groups::default(),
             pool: References::default(),
             aside: Box::default(),
+            slower: None,
         }
     }
 
-    /// Back to knowing nothing, for the engine may come back with another block size. That it has another medium stays
-    /// true until it restarts: emptying the main pool does not empty the other.
+    /// Back to knowing nothing, for the engine may come back with another block size. Emptying the main pool empties no
+    /// other: what slower media hold stays, and so does that there are any, until the engine restarts.
     pub(super) fn reset(&mut self, cause: ClearCause) {
+        let slower = self.slower.take();
         let has_other_media = self.has_other_media && cause != ClearCause::Restarted;
-        *self = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
+        let mut new = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
+        if slower.is_some() {
+            // It is the same process as before.
+            new.block_size = self.block_size;
+            new.groups = std::mem::take(&mut self.groups);
+            new.slower = slower;
+        }
+        *self = new;
     }
 
-    /// Engine hashes that are held at least once.
+    /// Engine hashes that are held at least once, in the main pool and in slower media.
     pub(super) fn references(&self) -> usize {
-        self.pool.len()
+        self.pool.len() + self.slower.as_ref().map_or(0, |slower| slower.pool.len())
+    }
+
+    /// The block named by an event before; `None` where it is not known.
+    pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
+        self.pool.place(hash).or_else(|| self.slower.as_ref()?.pool.place(hash))
+    }
+
+    /// The hash was told of, but not where its block stands.
+    pub(super) fn is_unplaced(&self, hash: EngineHash) -> bool {
+        self.pool.is_unplaced(hash)
+            || self.slower.as_ref().is_some_and(|slower| slower.pool.is_unplaced(hash))
     }
 
     /// Drops the block that has been aside for longest, with its copies. Returns how many held blocks that were: one,
     /// or none where it was kept for the sake of those behind it.
     pub(super) fn drop_oldest_aside(&mut self) -> u64 {
-        let dropped = self.aside.take_oldest();
-        dropped.and_then(|hash| self.pool.take_unplaced(hash)).map_or(0, |_| 1)
+        self.aside.take_oldest().map_or(0, |hash| self.drop_unplaced(hash).into())
+    }
+
+    /// Forgets a block aside of which no copy is left.
+    pub(super) fn let_go(&mut self, hash: EngineHash) {
+        if !self.aside.is_empty() {
+            let (pool, slower) = (&self.pool, self.slower.as_ref());
+            let is_slower = |hash| slower.is_some_and(|slower| slower.pool.is_unplaced(hash));
+            self.aside.let_go(hash, |hash| pool.is_unplaced(hash) || is_slower(hash));
+        }
+    }
+
+    /// Drops the copies of a block whose place is not known. Returns whether there were any.
+    pub(super) fn drop_unplaced(&mut self, hash: EngineHash) -> bool {
+        let main = self.pool.take_unplaced(hash).is_some();
+        let slower = self.slower.as_mut().is_some_and(|slower| slower.pool.take_unplaced(hash).is_some());
+        main || slower
     }
 
     /// How lookups for this block size read the stream; `None`: they do not.

@@ -1,4 +1,4 @@
-use crate::event::{EngineHash, Group, GroupKind, RawExtra, Stored};
+use crate::event::{EngineHash, Group, GroupKind, Medium, RawExtra, Removed, Stored};
 
 use crate::key::Namespace;
 
@@ -9,6 +9,8 @@ mod cases;
 mod hybrid;
 mod late;
 mod model;
+mod slower;
+mod tiers;
 
 pub(super) const A: StreamId = StreamId(1);
 pub(super) const B: StreamId = StreamId(2);
@@ -66,4 +68,11 @@ pub(super) fn hit_in(index: &Index, namespace: &Namespace<'_>, stream: StreamId,
 
 pub(super) fn hit(index: &Index, stream: StreamId, prompt: &[u32]) -> u32 {
     hit_in(index, &BASE, stream, prompt)
+}
+
+/// The same if slower media count as well.
+pub(super) fn hit_with_slower(index: &Index, stream: StreamId, prompt: &[u32]) -> u32 {
+    let mut hits = Hits::default();
+    index.hits(&index.key_plan().keys(&BASE, prompt), &mut hits);
+    hits.with_slower(stream)
 }

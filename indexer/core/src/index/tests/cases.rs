@@ -190,21 +190,10 @@ fn a_hit_never_reaches_the_last_token() {
 }
 
 #[test]
-fn other_media_neither_add_nor_remove() {
-    let mut index = index();
-    store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
-    store(&mut index, A, Stored { medium: Medium::Other, ..stored(Some(10), &[11], &PROMPT[2..4]) });
-    let offloaded = Removed { medium: Medium::Other, ..removed(&[10]) };
-    apply(&mut index, A, vec![Event::Removed(offloaded)]);
-    assert_eq!(hit(&index, A, &PROMPT), 2);
-    assert_eq!(index.stats().skipped.other_medium, 2);
-}
-
-#[test]
 fn a_stream_is_known_to_have_another_medium_until_its_engine_restarts() {
     let has = |index: &Index, stream| index.stream_stats(stream).unwrap().has_other_media;
-    let told = Stored { medium: Medium::Other, ..stored(None, &[10], &PROMPT[..2]) };
-    let taken = Removed { medium: Medium::Other, ..removed(&[10]) };
+    let told = Stored { medium: Medium::Cpu, ..stored(None, &[10], &PROMPT[..2]) };
+    let taken = Removed { medium: Medium::Cpu, ..removed(&[10]) };
     for event in [Event::Stored(Box::new(told)), Event::Removed(taken)] {
         let mut index = index();
         store(&mut index, A, stored(None, &[10], &PROMPT[..2]));
