@@ -64,6 +64,9 @@ pub struct Stored {
     pub cache_salt: Option<Box<str>>,
     pub medium: Medium,
     pub group: Group,
+    /// The tokens behind each block that its hash covers as well (vLLM 0.33 with some drafters): one entry per hash, or
+    /// none at all where there are no such tokens.
+    pub lookahead: Vec<Vec<u32>>,
 }
 
 /// Blocks evicted. Each hash stands for one physical copy.

@@ -8,6 +8,8 @@
 //!   three times and removed three times at different moments, and a set would lose it at the first.
 //! - With several KV groups a block counts where every full-attention group has it, and a boundary counts where every
 //!   sliding-window group has the blocks just before it.
+//! - Where an engine's hashes cover tokens behind their block (lookahead of some drafters), so do the keys, and a hit ends a
+//!   block earlier: such engines compute the last block that they find again.
 //! - The block size is learnt from the events, per stream, so it cannot be configured wrongly.
 //! - The engine's main pool (medium `GPU`) decides a hit. What slower media hold (host memory, disks, stores) is indexed
 //!   beside it, and a lookup tells how far the prefix goes on with them.
@@ -205,13 +207,13 @@ impl Index {
         self.streams.end_slower(slot);
     }
 
-    /// How to make the keys of prompts now: with every block size that a stream has shown.
+    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown.
     #[must_use]
     pub fn key_plan(&self) -> KeyPlan {
-        let mut sizes: Vec<_> = self.streams.iter().filter_map(|stream| stream.block_size).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        KeyPlan { hasher: self.hasher.clone(), sizes }
+        let mut layouts: Vec<_> = self.streams.iter().filter_map(|stream| stream.layout).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        KeyPlan { hasher: self.hasher.clone(), layouts }
     }
 
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
@@ -224,9 +226,9 @@ impl Index {
     /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
     pub fn speculate(&mut self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
         let Some(slot) = self.streams.slot(stream) else { return };
-        let Some(size) = self.streams.get(slot).and_then(|stream| stream.block_size) else { return };
+        let Some(layout) = self.streams.get(slot).and_then(|stream| stream.layout) else { return };
         let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
-        let begun = self.speculations.add(slot, keys.of_size(size), room, expires_at, &mut self.chains);
+        let begun = self.speculations.add(slot, keys.of_layout(layout), room, expires_at, &mut self.chains);
         self.stats.admissions.speculative += begun.first;
         if begun.is_cut {
             self.stats.skipped.speculative_capacity += 1;
@@ -265,7 +267,7 @@ impl Index {
             blocks: stream.pool.blocks,
             slower_blocks: stream.slower.as_ref().map_or(0, |slower| slower.pool.blocks),
             aside: stream.aside.len(),
-            block_size: stream.block_size.map(std::num::NonZeroU32::get),
+            block_size: stream.layout.map(|layout| layout.size.get()),
             trust: stream.trust,
             has_other_media: stream.has_other_media,
         })

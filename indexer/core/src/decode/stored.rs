@@ -20,8 +20,8 @@ enum Field {
     SlidingWindow,
     Locality,
     CacheSalt,
-    /// Known, but nothing here depends on it: the offload tier's id, the session (which owns nothing), and the tokens
-    /// after a block, which leave us optimistic by one block with speculative decoding.
+    Lookahead,
+    /// Known, but nothing here depends on it: the offload tier's id, and the session, which owns nothing.
     Unused,
     Unknown,
 }
@@ -42,7 +42,7 @@ const ORDER: [Field; 15] = [
     Field::Locality,
     Field::Unused,
     Field::Unused,
-    Field::Unused,
+    Field::Lookahead,
 ];
 
 fn by_name(name: &str) -> Field {
@@ -60,7 +60,8 @@ fn by_name(name: &str) -> Field {
         "kv_cache_spec_sliding_window" => Field::SlidingWindow,
         "locality" => Field::Locality,
         "cache_salt" => Field::CacheSalt,
-        "type" | "ownership" | "session_id" | "lookahead_token_ids" => Field::Unused,
+        "lookahead_token_ids" => Field::Lookahead,
+        "type" | "ownership" | "session_id" => Field::Unused,
         _ => Field::Unknown,
     }
 }
@@ -142,6 +143,7 @@ impl<'a> Partial<'a> {
             Field::SlidingWindow => self.window = read_opt_u32(reader)?,
             Field::Locality => self.is_remote |= read_is_remote(reader)?,
             Field::CacheSalt => self.stored.cache_salt = reader.opt_str()?.map(Box::from),
+            Field::Lookahead => self.stored.lookahead = read_lookahead(reader)?,
             Field::Unused => reader.skip()?,
             Field::Unknown => {
                 self.unknown_fields += 1;
@@ -157,7 +159,8 @@ impl<'a> Partial<'a> {
         if !self.has_hashes || !self.has_tokens || !self.has_block_size {
             return Err(ReadError::WrongType);
         }
-        if extras != 0 && extras != stored.hashes.len() {
+        let ahead = stored.lookahead.len();
+        if [extras, ahead].iter().any(|entries| *entries != 0 && *entries != stored.hashes.len()) {
             return Err(ReadError::WrongType);
         }
         if self.is_remote {
@@ -184,6 +187,23 @@ fn read_tokens(reader: &mut Reader<'_>) -> Result<Vec<u32>, ReadError> {
         Head::Nil => Ok(Vec::new()),
         _ => Err(ReadError::WrongType),
     }
+}
+
+/// Empty where no block has any.
+fn read_lookahead(reader: &mut Reader<'_>) -> Result<Vec<Vec<u32>>, ReadError> {
+    let count = match reader.head()? {
+        Head::Nil => return Ok(Vec::new()),
+        Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut per_block = Vec::with_capacity(count);
+    for _ in 0..count {
+        per_block.push(read_tokens(reader)?);
+    }
+    if per_block.iter().all(Vec::is_empty) {
+        per_block.clear();
+    }
+    Ok(per_block)
 }
 
 /// Empty where no block has any, which is nearly always.

@@ -59,6 +59,7 @@ fn stored_every_field(version: &Version) -> Stored {
             index: has("group_idx").then_some(1),
             kind: has("kv_cache_spec_kind").then_some(GroupKind::SlidingWindow { tokens: 64 }),
         },
+        lookahead: if has("lookahead_token_ids") { vec![vec![300], vec![]] } else { vec![] },
         ..stored(version)
     }
 }
@@ -298,6 +299,18 @@ fn sglang_names_the_salt_as_a_field_or_in_a_map_behind_the_array() {
 fn of_bigram_keys_the_first_id_is_the_token() {
     let pairs = Value::Array(vec![uints(&[5, 6]), uints(&[6, 70_000])]);
     assert_eq!(read_stored(vec![("token_ids", pairs)]).expect("a stored event").tokens, vec![5, 6]);
+}
+
+#[test]
+fn tokens_ahead_come_one_list_per_hash_or_not_at_all() {
+    let lists = |lists: &[&[u64]]| Value::Array(lists.iter().map(|list| uints(list)).collect());
+    let read = |value| read_stored(vec![("lookahead_token_ids", value)]).map(|stored| stored.lookahead);
+    assert_eq!(read(lists(&[&[7, 70_000]])), Some(vec![vec![7, 70_000]]));
+    assert_eq!(read(lists(&[&[]])), Some(vec![]));
+    assert_eq!(read(Value::Array(vec![Value::Nil])), Some(vec![]));
+    assert_eq!(read(Value::Nil), Some(vec![]));
+    assert_eq!(read(lists(&[&[7], &[8]])), None, "of another number than the hashes");
+    assert_eq!(read(Value::Uint(7)), None);
 }
 
 #[test]

@@ -33,8 +33,8 @@ impl Index {
     pub fn recognize(&mut self, stream: StreamId, keys: &PromptKeys, hashes: &[EngineHash]) -> u64 {
         let Some(slot) = self.streams.slot(stream) else { return 0 };
         let Some(blocks) = self.streams.get(slot) else { return 0 };
-        let Some(size) = blocks.block_size.filter(|_| blocks.groups.is_one_full()) else { return 0 };
-        let keys = keys.of_size(size);
+        let Some(layout) = blocks.layout.filter(|_| blocks.groups.is_one_full()) else { return 0 };
+        let keys = keys.of_layout(layout);
         let Some(last) = hashes.iter().take(keys.len()).rposition(|hash| blocks.aside.witnesses(*hash))
         else {
             return 0;

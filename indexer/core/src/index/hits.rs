@@ -1,7 +1,7 @@
 //! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each block size, until nobody
 //! holds what comes next. Streams with slower media are walked a second time, for what those add.
 
-use crate::prompt_keys::PromptKeys;
+use crate::prompt_keys::{Layout, PromptKeys};
 use crate::stream::StreamId;
 
 use super::chains::Chains;
@@ -55,7 +55,7 @@ struct GroupedWalk {
 /// One lookup for one block size, on its way.
 struct Search<'a> {
     streams: &'a Streams,
-    size: u32,
+    layout: Layout,
     /// Blocks behind the walks.
     depth: u32,
     found: &'a mut Vec<Hit>,
@@ -91,10 +91,10 @@ impl Hits {
 pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
     let Hits { found, plain, grouped, slower } = out;
     found.clear();
-    for (size, prompt) in keys.reusable() {
+    for (layout, prompt) in keys.reusable() {
         plain.clear();
         grouped.clear();
-        let mut search = Search { streams, size: size.get(), depth: 0, found: &mut *found };
+        let mut search = Search { streams, layout, depth: 0, found: &mut *found };
         let mut rest = prompt;
         while let Some(next) = rest.first()
             && let Some(chain) = chains.beginning(*next)
@@ -126,6 +126,12 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
     }
 }
 
+/// Tokens of so many blocks found. Engines whose hashes look ahead compute the last one again, for their drafter.
+#[inline]
+fn usable_tokens(layout: Layout, blocks: u32) -> u32 {
+    blocks.saturating_sub(u32::from(layout.ahead > 0)).saturating_mul(layout.size.get())
+}
+
 // === impl Search ===
 
 impl Search<'_> {
@@ -138,7 +144,7 @@ impl Search<'_> {
         grouped: &mut Vec<GroupedWalk>,
     ) {
         for (slot, hold) in holds {
-            match self.streams.get(*slot).and_then(|stream| stream.reading(self.size)) {
+            match self.streams.get(*slot).and_then(|stream| stream.reading(self.layout)) {
                 None => {}
                 Some(Reading::Plain) => {
                     let goes_on = self.takes(*slot, hold, blocks);
@@ -190,10 +196,10 @@ impl Search<'_> {
     }
 
     fn end(&mut self, slot: Slot, hit: u32) {
-        if hit > 0
+        let tokens = usable_tokens(self.layout, hit);
+        if tokens > 0
             && let Some(stream) = self.streams.get(slot)
         {
-            let tokens = hit.saturating_mul(self.size);
             self.found.push(Hit { stream: stream.id, tokens, with_slower: tokens });
         }
     }

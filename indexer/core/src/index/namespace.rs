@@ -4,6 +4,9 @@
 use crate::event::{RawExtra, Stored};
 use crate::key::{Extra, Namespace};
 
+/// Most tokens ahead of a block that are followed. Drafters look a few ahead.
+const AHEAD_MAX: u32 = 64;
+
 /// The namespace of a chain that begins with this event.
 pub(super) fn of_first_block<'a>(model: &'a str, stored: &'a Stored) -> Namespace<'a> {
     let lora = stored.lora_name.as_deref();
@@ -24,9 +27,11 @@ fn salt_in_extras(stored: &Stored) -> Option<&str> {
 
 /// What the block at `position` of the event depends on besides namespace, parent and tokens.
 pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
-    let Some(extras) = stored.extra_keys.get(position) else { return Vec::new() };
+    let extras = stored.extra_keys.get(position).map(Vec::as_slice).unwrap_or_default();
     let extras = without_lora(extras, stored.lora_name.as_deref());
-    let salt = (stored.parent.is_none() && position == 0).then(|| salt_in_extras(stored)).flatten();
+    let is_first = stored.parent.is_none() && position == 0;
+    let salt = if is_first { salt_in_extras(stored) } else { None };
+    let ahead = stored.lookahead.get(position).filter(|ahead| !ahead.is_empty());
     // Collecting nothing allocates nothing, which is the case of nearly all blocks.
     extras
         .iter()
@@ -37,7 +42,14 @@ pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
             RawExtra::Bytes(digest) => Extra::Embeddings(digest.clone()),
             RawExtra::Unknown(bytes) => Extra::Unknown(bytes.clone()),
         })
+        .chain(ahead.map(|ahead| Extra::Ahead(ahead.as_slice().into())))
         .collect()
+}
+
+/// How many tokens behind its blocks their hashes cover, at most; `None`: too many.
+pub(super) fn ahead_of(stored: &Stored) -> Option<u32> {
+    let most = stored.lookahead.iter().map(Vec::len).max().unwrap_or_default();
+    u32::try_from(most).ok().filter(|ahead| *ahead <= AHEAD_MAX)
 }
 
 /// The adapter's name comes first, in every block.

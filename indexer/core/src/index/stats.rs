@@ -66,7 +66,7 @@ pub struct Skipped {
     pub unnamed_lora: u64,
     /// Tokens do not fill the blocks.
     pub token_mismatch: u64,
-    /// Of another size than the stream's blocks.
+    /// Of another size than the stream's blocks, or with another number of tokens ahead.
     pub block_size: u64,
     /// Of a KV group beyond those tracked.
     pub groups: u64,

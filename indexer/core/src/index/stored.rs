@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::event::{EngineHash, Stored};
 use crate::key::{BlockKey, KeyHasher};
+use crate::prompt_keys::Layout;
 use crate::stream::{Millis, StreamId};
 
 use super::attach::Refused;
@@ -89,16 +90,23 @@ impl Index {
             self.stats.skipped.groups += blocks;
             return;
         };
+        let ahead = namespace::ahead_of(stored);
         self.change(slot, Entry::Told(origin), |entering| {
             let layer = Layer::Main { group };
             if role != Role::Full {
                 entering.enter_by_hash(&stored.hashes, layer);
-            } else if !fills {
+                return;
+            }
+            let Some(ahead) = ahead.filter(|_| fills) else {
                 entering.skipped.token_mismatch += blocks;
-            } else if *entering.stream.block_size.get_or_insert(size) != size {
-                entering.skipped.block_size += blocks;
-            } else {
+                return;
+            };
+            let learnt = *entering.stream.layout.get_or_insert(Layout { size, ahead });
+            // A block with fewer tokens ahead is one that no prompt asks for.
+            if size == learnt.size && ahead <= learnt.ahead {
                 entering.enter(stored, stored.hashes.iter().copied(), width, layer);
+            } else {
+                entering.skipped.block_size += blocks;
             }
         });
     }
@@ -113,7 +121,8 @@ impl Index {
             return;
         }
         let is_placeholder = stored.tokens.is_empty() || stored.block_size == 0;
-        let size = stream.block_size;
+        // Engines with such drafters have no connectors.
+        let size = stream.layout.filter(|layout| layout.ahead == 0).map(|layout| layout.size);
         let told = stored.block_size;
         if !is_placeholder && stored.has_lora_id && stored.lora_name.is_none() {
             self.stats.skipped.unnamed_lora += blocks;

@@ -1,10 +1,9 @@
 //! What the index keeps per stream: what its engine holds, what is known of it, and how lookups read that.
 
-use std::num::NonZeroU32;
-
 use hashbrown::HashMap;
 
 use crate::event::EngineHash;
+use crate::prompt_keys::Layout;
 use crate::stream::{StreamId, Trust};
 
 use super::aside::Aside;
@@ -39,8 +38,8 @@ pub(super) struct StreamBlocks {
     pub(super) trust: Trust,
     /// The engine has told of blocks in another medium than its main pool.
     pub(super) has_other_media: bool,
-    /// Of the full-attention groups; learnt from the first event.
-    pub(super) block_size: Option<NonZeroU32>,
+    /// Of the full-attention groups' blocks; learnt from the first event.
+    pub(super) layout: Option<Layout>,
     pub(super) groups: Groups,
     /// What the engine's main pool holds.
     pub(super) pool: References,
@@ -175,7 +174,7 @@ impl StreamBlocks {
             model: Box::from(model),
             trust: Trust::Recovering,
             has_other_media: false,
-            block_size: None,
+            layout: None,
             groups: Groups::default(),
             pool: References::default(),
             aside: Box::default(),
@@ -191,7 +190,7 @@ impl StreamBlocks {
         let mut new = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
         if slower.is_some() {
             // It is the same process as before.
-            new.block_size = self.block_size;
+            new.layout = self.layout;
             new.groups = std::mem::take(&mut self.groups);
             new.slower = slower;
         }
@@ -236,9 +235,9 @@ impl StreamBlocks {
         main || slower
     }
 
-    /// How lookups for this block size read the stream; `None`: they do not.
-    pub(super) fn reading(&self, size: u32) -> Option<Reading> {
-        let block_size = self.block_size.filter(|learnt| learnt.get() == size)?;
+    /// How lookups for this layout read the stream; `None`: they do not.
+    pub(super) fn reading(&self, layout: Layout) -> Option<Reading> {
+        let layout = self.layout.filter(|learnt| *learnt == layout)?;
         if !self.trust.is_scored() {
             return None;
         }
@@ -246,6 +245,6 @@ impl StreamBlocks {
             return Some(Reading::Plain);
         }
         let full = self.groups.full();
-        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(block_size) })
+        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(layout.size) })
     }
 }

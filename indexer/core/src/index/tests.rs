@@ -8,6 +8,7 @@ mod aside;
 mod cases;
 mod hybrid;
 mod late;
+mod lookahead;
 mod model;
 mod slower;
 mod tiers;

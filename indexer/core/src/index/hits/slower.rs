@@ -1,12 +1,12 @@
 //! How far a prefix goes on if slower media count as well: a walk of its own, over the few streams that have any.
 
-use crate::prompt_keys::PromptKeys;
+use crate::prompt_keys::{Layout, PromptKeys};
 
 use super::super::chains::{Chain, Chains};
 use super::super::hold::Hold;
 use super::super::place::Slot;
 use super::super::streams::{Reading, StreamBlocks, Streams};
-use super::Hit;
+use super::{Hit, usable_tokens};
 
 /// A stream that has held every block so far.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +24,10 @@ pub(super) fn find(
     walks: &mut Vec<SlowerWalk>,
     found: &mut Vec<Hit>,
 ) {
-    for (size, prompt) in keys.reusable() {
+    for (layout, prompt) in keys.reusable() {
         walks.clear();
-        walks.extend(
-            streams.with_slower().iter().filter_map(|slot| walk(streams.get(*slot)?, *slot, size.get())),
-        );
+        walks
+            .extend(streams.with_slower().iter().filter_map(|slot| walk(streams.get(*slot)?, *slot, layout)));
         let (mut rest, mut depth) = (prompt, 0);
         while !walks.is_empty()
             && let Some(next) = rest.first()
@@ -39,7 +38,7 @@ pub(super) fn find(
             walks.retain(|walk| {
                 let reach = walk.reach(chain, blocks);
                 if reach < blocks {
-                    end(streams, walk, (depth + reach).saturating_mul(size.get()), found);
+                    end(streams, walk, usable_tokens(layout, depth + reach), found);
                 }
                 reach == blocks
             });
@@ -47,13 +46,13 @@ pub(super) fn find(
             rest = rest.get(common..).unwrap_or_default();
         }
         for walk in &*walks {
-            end(streams, walk, depth.saturating_mul(size.get()), found);
+            end(streams, walk, usable_tokens(layout, depth), found);
         }
     }
 }
 
-fn walk(stream: &StreamBlocks, slot: Slot, size: u32) -> Option<SlowerWalk> {
-    let reading = stream.reading(size)?;
+fn walk(stream: &StreamBlocks, slot: Slot, layout: Layout) -> Option<SlowerWalk> {
+    let reading = stream.reading(layout)?;
     stream.slower.as_ref().map(|slower| SlowerWalk { slot, slower: slower.slot, reading })
 }
 
