@@ -21,6 +21,8 @@ enum Field {
     Locality,
     CacheSalt,
     Lookahead,
+    /// Media items by block (TensorRT-LLM).
+    MediaInfos,
     /// Known, but nothing here depends on it: the offload tier's id, and the session, which owns nothing.
     Unused,
     Unknown,
@@ -61,6 +63,7 @@ fn by_name(name: &str) -> Field {
         "locality" => Field::Locality,
         "cache_salt" => Field::CacheSalt,
         "lookahead_token_ids" => Field::Lookahead,
+        "block_mm_infos" => Field::MediaInfos,
         "type" | "ownership" | "session_id" => Field::Unused,
         _ => Field::Unknown,
     }
@@ -76,6 +79,8 @@ struct Partial<'a> {
     is_remote: bool,
     kind: Option<&'a str>,
     window: Option<u32>,
+    /// Per block; empty where none has any.
+    media_infos: Vec<Option<RawExtra>>,
     unknown_fields: u32,
 }
 
@@ -144,6 +149,7 @@ impl<'a> Partial<'a> {
             Field::Locality => self.is_remote |= read_is_remote(reader)?,
             Field::CacheSalt => self.stored.cache_salt = reader.opt_str()?.map(Box::from),
             Field::Lookahead => self.stored.lookahead = read_lookahead(reader)?,
+            Field::MediaInfos => self.media_infos = read_media_infos(reader)?,
             Field::Unused => reader.skip()?,
             Field::Unknown => {
                 self.unknown_fields += 1;
@@ -155,6 +161,12 @@ impl<'a> Partial<'a> {
 
     fn finish(self) -> Result<Stored, ReadError> {
         let mut stored = self.stored;
+        if !self.media_infos.is_empty() {
+            stored.extra_keys.resize_with(self.media_infos.len().max(stored.extra_keys.len()), Vec::new);
+            for (extras, infos) in stored.extra_keys.iter_mut().zip(self.media_infos) {
+                extras.extend(infos);
+            }
+        }
         let extras = stored.extra_keys.len();
         if !self.has_hashes || !self.has_tokens || !self.has_block_size {
             return Err(ReadError::WrongType);
@@ -187,6 +199,25 @@ fn read_tokens(reader: &mut Reader<'_>) -> Result<Vec<u32>, ReadError> {
         Head::Nil => Ok(Vec::new()),
         _ => Err(ReadError::WrongType),
     }
+}
+
+/// What is told of each block's media, as its bytes: it separates blocks whose tokens only stand for media.
+fn read_media_infos(reader: &mut Reader<'_>) -> Result<Vec<Option<RawExtra>>, ReadError> {
+    let count = match reader.head()? {
+        Head::Nil => return Ok(Vec::new()),
+        Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut per_block = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = *reader;
+        reader.skip()?;
+        per_block.push((!start.at_nil()).then(|| RawExtra::Unknown(start.until(*reader).into())));
+    }
+    if per_block.iter().all(Option::is_none) {
+        per_block.clear();
+    }
+    Ok(per_block)
 }
 
 /// Empty where no block has any.

@@ -7,6 +7,7 @@ use crate::hex::hex;
 use super::*;
 
 mod building;
+mod other_engines;
 
 use building::{Value, map, pack, text};
 
@@ -272,33 +273,6 @@ fn c25_placeholders_of_offload_connectors_decode() {
     .expect("a stored event");
     assert_eq!(placeholder.hashes, vec![EngineHash(9)]);
     assert_eq!((placeholder.block_size, placeholder.tokens.len()), (0, 0));
-}
-
-#[test]
-fn sglang_names_the_salt_as_a_field_or_in_a_map_behind_the_array() {
-    let named = read_stored(vec![("cache_salt", text("tenant"))]).expect("a stored event");
-    assert_eq!(named.cache_salt.as_deref(), Some("tenant"));
-
-    let behind = batch(vec![Value::Array(vec![
-        text("BlockStored"),
-        Value::Array(vec![Value::Int(-5)]),
-        Value::Nil,
-        uints(&[1]),
-        Value::Uint(1),
-        Value::Nil,
-        text("GPU"),
-        map([("cache_salt", text("tenant"))]),
-    ])]);
-    let Some(Event::Stored(stored)) = behind.events.first() else { panic!("not stored: {behind:?}") };
-    assert_eq!(stored.cache_salt.as_deref(), Some("tenant"));
-    assert_eq!(stored.hashes, vec![EngineHash(5_u64.wrapping_neg())]);
-    assert_eq!(behind.problems, Problems::default());
-}
-
-#[test]
-fn of_bigram_keys_the_first_id_is_the_token() {
-    let pairs = Value::Array(vec![uints(&[5, 6]), uints(&[6, 70_000])]);
-    assert_eq!(read_stored(vec![("token_ids", pairs)]).expect("a stored event").tokens, vec![5, 6]);
 }
 
 #[test]
