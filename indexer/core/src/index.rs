@@ -267,7 +267,7 @@ impl Index {
             blocks: stream.pool.blocks,
             slower_blocks: stream.slower.as_ref().map_or(0, |slower| slower.pool.blocks),
             aside: stream.aside.len(),
-            block_size: stream.layout.map(|layout| layout.size.get()),
+            block_size: stream.layout.map(|layout| layout.size()),
             trust: stream.trust,
             has_other_media: stream.has_other_media,
         })

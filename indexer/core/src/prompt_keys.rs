@@ -5,18 +5,14 @@
 //! [`KeyPlan::join`] puts those of all parts together. So who has seen the beginning of a prompt before can keep its
 //! keys and the [`KeyState`] behind it, and hash what is new only.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::key::{BlockKey, KeyHasher, Namespace};
 
-/// What makes the blocks of some streams.
+/// What makes the blocks of some streams: tokens per block, and in the upper half how many tokens behind a block its key
+/// covers as well. One word, for lookups compare it for each stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Layout {
-    /// Tokens per block.
-    pub(crate) size: NonZeroU32,
-    /// Tokens behind a block that its key covers as well; 0 but for engines with some drafters.
-    pub(crate) ahead: u32,
-}
+pub(crate) struct Layout(NonZeroU64);
 
 /// How to make the keys of prompts: taken under the index's lock, used outside of it.
 #[derive(Clone, Debug)]
@@ -124,8 +120,8 @@ impl KeyPlan {
         name.extend(self.hasher.root(namespace).0.to_le_bytes());
         name.extend(self.layouts.len().to_le_bytes());
         for layout in &self.layouts {
-            name.extend(layout.size.get().to_le_bytes());
-            name.extend(layout.ahead.to_le_bytes());
+            name.extend(layout.size().to_le_bytes());
+            name.extend(layout.ahead().to_le_bytes());
         }
         for part in [Some(namespace.model), namespace.lora, namespace.salt] {
             name.push(part.is_some().into());
@@ -140,7 +136,7 @@ impl KeyPlan {
         tokens: &'a [u32],
         layout: Layout,
     ) -> impl Iterator<Item = BlockKey> + 'a {
-        let ahead = index(layout.ahead);
+        let ahead = index(layout.ahead());
         let whole = tokens.len().saturating_sub(ahead);
         let blocks = tokens.get(..whole).unwrap_or_default().chunks_exact(layout.width());
         blocks.enumerate().scan(root, move |parent, (at, block)| {
@@ -155,13 +151,29 @@ impl KeyPlan {
 // === impl Layout ===
 
 impl Layout {
+    /// `ahead` is 0 but for engines with some drafters.
+    pub(crate) fn new(size: NonZeroU32, ahead: u32) -> Self {
+        Self(NonZeroU64::from(size) | u64::from(ahead) << u32::BITS)
+    }
+
+    /// Tokens per block.
+    pub(crate) fn size(self) -> u32 {
+        u32::try_from(self.0.get() & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// Tokens behind a block that its key covers.
+    pub(crate) fn ahead(self) -> u32 {
+        u32::try_from(self.0.get() >> u32::BITS).unwrap_or(u32::MAX)
+    }
+
+    /// [`size`](Self::size), which is above 0.
     pub(crate) fn width(self) -> usize {
-        index(self.size.get())
+        index(self.size()).max(1)
     }
 
     /// Blocks that are whole in so many tokens.
     fn whole(self, tokens: usize) -> usize {
-        tokens.saturating_sub(index(self.ahead)) / self.width()
+        tokens.saturating_sub(index(self.ahead())) / self.width()
     }
 
     /// Where the first block begins that is not.

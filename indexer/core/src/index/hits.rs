@@ -129,7 +129,7 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
 /// Tokens of so many blocks found. Engines whose hashes look ahead compute the last one again, for their drafter.
 #[inline]
 fn usable_tokens(layout: Layout, blocks: u32) -> u32 {
-    blocks.saturating_sub(u32::from(layout.ahead > 0)).saturating_mul(layout.size.get())
+    blocks.saturating_sub(u32::from(layout.ahead() > 0)).saturating_mul(layout.size())
 }
 
 // === impl Search ===
@@ -195,6 +195,7 @@ impl Search<'_> {
         reach == blocks
     }
 
+    #[inline]
     fn end(&mut self, slot: Slot, hit: u32) {
         let tokens = usable_tokens(self.layout, hit);
         if tokens > 0

@@ -52,6 +52,7 @@ impl Hold {
     }
 
     /// Leading blocks held or expected, of those before `end`; meant for streams whose only group is in slot 0.
+    #[inline]
     pub(super) fn reach(&self, end: u32) -> u32 {
         if self.solid >= end {
             return end;

@@ -26,13 +26,18 @@ fn salt_in_extras(stored: &Stored) -> Option<&str> {
 }
 
 /// What the block at `position` of the event depends on besides namespace, parent and tokens.
+#[inline]
 pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
+    // The case of nearly all events.
+    if stored.extra_keys.is_empty() && stored.lookahead.is_empty() {
+        return Vec::new();
+    }
     let extras = stored.extra_keys.get(position).map(Vec::as_slice).unwrap_or_default();
     let extras = without_lora(extras, stored.lora_name.as_deref());
     let is_first = stored.parent.is_none() && position == 0;
     let salt = if is_first { salt_in_extras(stored) } else { None };
     let ahead = stored.lookahead.get(position).filter(|ahead| !ahead.is_empty());
-    // Collecting nothing allocates nothing, which is the case of nearly all blocks.
+    // Collecting nothing allocates nothing, which is the case of most blocks.
     extras
         .iter()
         .filter(|extra| !matches!((extra, salt), (RawExtra::Text(text), Some(salt)) if **text == *salt))

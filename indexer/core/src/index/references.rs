@@ -62,6 +62,10 @@ impl References {
         self.hashes.values().map(|referent| ChainId(referent.chain))
     }
 
+    pub(super) fn has_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
+    }
+
     pub(super) fn is_unplaced(&self, hash: EngineHash) -> bool {
         self.unplaced.contains_key(&hash)
     }
@@ -112,9 +116,6 @@ impl References {
 
     /// The copies counted while the block was not known, if there were any.
     pub(super) fn take_unplaced(&mut self, hash: EngineHash) -> Option<PerGroup> {
-        if self.unplaced.is_empty() {
-            return None;
-        }
         self.unplaced.remove(&hash)
     }
 

@@ -121,6 +121,7 @@ impl Index {
 }
 
 /// Takes one copy off a hash of a pool whose holds go by `slot`.
+#[inline]
 fn release(
     pool: &mut References,
     chains: &mut Chains,

@@ -101,9 +101,9 @@ impl Index {
                 entering.skipped.token_mismatch += blocks;
                 return;
             };
-            let learnt = *entering.stream.layout.get_or_insert(Layout { size, ahead });
+            let learnt = *entering.stream.layout.get_or_insert(Layout::new(size, ahead));
             // A block with fewer tokens ahead is one that no prompt asks for.
-            if size == learnt.size && ahead <= learnt.ahead {
+            if size.get() == learnt.size() && ahead <= learnt.ahead() {
                 entering.enter(stored, stored.hashes.iter().copied(), width, layer);
             } else {
                 entering.skipped.block_size += blocks;
@@ -122,7 +122,7 @@ impl Index {
         }
         let is_placeholder = stored.tokens.is_empty() || stored.block_size == 0;
         // Engines with such drafters have no connectors.
-        let size = stream.layout.filter(|layout| layout.ahead == 0).map(|layout| layout.size);
+        let size = stream.layout.filter(|layout| layout.ahead() == 0).map(Layout::size);
         let told = stored.block_size;
         if !is_placeholder && stored.has_lora_id && stored.lora_name.is_none() {
             self.stats.skipped.unnamed_lora += blocks;
@@ -141,7 +141,7 @@ impl Index {
                 return;
             }
             // Connectors may store several of the engine's blocks under one hash.
-            let parts = size.and_then(|size| (told % size == 0).then(|| told / size.get()));
+            let parts = size.and_then(|size| (told % size == 0).then_some(told / size));
             let has_room_for_extras = |parts| parts == 1 || stored.extra_keys.is_empty();
             let slower = entering.stream.slower.as_mut();
             let learn = |parts: &u32| slower.is_some_and(|slower| slower.learn_parts(medium, *parts));
@@ -149,8 +149,7 @@ impl Index {
                 None => entering.skipped.block_size += blocks,
                 Some(parts) => {
                     let hashes = stored.hashes.iter().flat_map(|hash| slower::parts(*hash, parts));
-                    let width =
-                        size.map_or(usize::MAX, |size| usize::try_from(size.get()).unwrap_or(usize::MAX));
+                    let width = size.map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
                     entering.enter(stored, hashes, width, layer);
                 }
             }
@@ -260,29 +259,28 @@ impl Entering<'_> {
     }
 
     pub(super) fn note_unplaced(&mut self, hash: EngineHash, layer: Layer) {
-        if let Some((pool, _, place)) = self.pool(layer) {
+        if let Some((pool, _, place)) = pool(self.stream, self.slot, layer) {
             pool.note_unplaced(hash, place);
         }
         self.age(hash, layer);
     }
 
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
+    #[inline]
     pub(super) fn copy(&mut self, hash: EngineHash, spot: Spot, layer: Layer) -> Referred {
         let known = self.chains.find(spot.after, spot.key);
         let has_place = known.is_some() || self.chains.has_room();
         let has_room = has_place && self.has_room_for(hash);
-        let pool = match layer {
-            Layer::Main { .. } => Some(&mut self.stream.pool),
-            Layer::Slower { .. } => self.stream.slower.as_mut().map(|slower| &mut slower.pool),
-        };
-        let Some(pool) = pool else { return Referred::Full };
+        let Some((pool, ..)) = pool(self.stream, self.slot, layer) else { return Referred::Full };
         let chains = &mut *self.chains;
         let make = || chains.place(spot.after, spot.key, spot.more);
         let referred = pool.refer(hash, known, has_room, make);
         match referred {
             Referred::Counted(place) => {
                 self.hold(place, layer);
-                self.recopy_unplaced(hash, place);
+                if self.stream.has_unplaced() {
+                    self.recopy_unplaced(hash, place);
+                }
                 if !self.stream.aside.is_empty() {
                     self.stream.aside.take(hash);
                     self.attach(hash, Some(place), spot.key);
@@ -297,10 +295,13 @@ impl Entering<'_> {
 
     /// Counts the copies that were told of before the block's place was known.
     pub(super) fn recopy_unplaced(&mut self, hash: EngineHash, place: Place) {
-        let main = self.stream.pool.take_unplaced(hash);
-        let slower = self.stream.slower.as_mut().and_then(|slower| slower.pool.take_unplaced(hash));
-        self.recopy_all(hash, place, main.unwrap_or_default(), |group| Layer::Main { group });
-        self.recopy_all(hash, place, slower.unwrap_or_default(), |medium| Layer::Slower { medium });
+        if let Some(copies) = self.stream.pool.take_unplaced(hash) {
+            self.recopy_all(hash, place, copies, |group| Layer::Main { group });
+        }
+        let slower = self.stream.slower.as_mut();
+        if let Some(copies) = slower.and_then(|slower| slower.pool.take_unplaced(hash)) {
+            self.recopy_all(hash, place, copies, |medium| Layer::Slower { medium });
+        }
     }
 
     fn recopy_all(
@@ -319,7 +320,7 @@ impl Entering<'_> {
 
     /// Counts a copy of a block whose place is known. Returns whether there was room for it.
     pub(super) fn recopy(&mut self, hash: EngineHash, place: Place, layer: Layer) -> bool {
-        let Some((pool, ..)) = self.pool(layer) else { return false };
+        let Some((pool, ..)) = pool(self.stream, self.slot, layer) else { return false };
         match pool.refer(hash, Some(place), true, || place) {
             Referred::Counted(place) => {
                 self.hold(place, layer);
@@ -332,10 +333,10 @@ impl Entering<'_> {
         }
     }
 
+    #[inline]
     fn hold(&mut self, place: Place, layer: Layer) {
-        let Some((_, slot, at)) = self.pool(layer) else { return };
+        let Some((pool, slot, at)) = pool(self.stream, self.slot, layer) else { return };
         let had = self.chains.store(place, slot, at);
-        let Some((pool, ..)) = self.pool(layer) else { return };
         if had.has(at) {
             pool.add_spare(place, at);
         }
@@ -358,14 +359,15 @@ impl Entering<'_> {
             slower.age(Ageing { since: self.now, medium, hash });
         }
     }
+}
 
-    /// The hashes of a layer, the slot that its holds go by, and its place among their groups.
-    fn pool(&mut self, layer: Layer) -> Option<(&mut References, Slot, usize)> {
-        match layer {
-            Layer::Main { group } => Some((&mut self.stream.pool, self.slot, group)),
-            Layer::Slower { medium } => {
-                self.stream.slower.as_mut().map(|slower| (&mut slower.pool, slower.slot, medium))
-            }
+/// The hashes of a layer, the slot that its holds go by, and its place among their groups. `main`: the stream's slot.
+#[inline]
+fn pool(stream: &mut StreamBlocks, main: Slot, layer: Layer) -> Option<(&mut References, Slot, usize)> {
+    match layer {
+        Layer::Main { group } => Some((&mut stream.pool, main, group)),
+        Layer::Slower { medium } => {
+            stream.slower.as_mut().map(|slower| (&mut slower.pool, slower.slot, medium))
         }
     }
 }

@@ -41,8 +41,8 @@ pub(super) struct StreamBlocks {
     /// Of the full-attention groups' blocks; learnt from the first event.
     pub(super) layout: Option<Layout>,
     pub(super) groups: Groups,
-    /// What the engine's main pool holds.
-    pub(super) pool: References,
+    /// What the engine's main pool holds. Apart, so that what lookups read of all streams lies close together.
+    pub(super) pool: Box<References>,
     /// Blocks told of whose place is not known.
     pub(super) aside: Box<Aside>,
     /// What other media hold; `None` until one was told of.
@@ -77,6 +77,7 @@ impl Streams {
         self.by_id.get(&id).copied()
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: Slot) -> Option<&StreamBlocks> {
         self.slots.get(slot.index())?.stream()
     }
@@ -150,6 +151,7 @@ impl Streams {
 // === impl Seat ===
 
 impl Seat {
+    #[inline]
     fn stream(&self) -> Option<&StreamBlocks> {
         match self {
             Self::Stream(stream) => Some(stream),
@@ -176,7 +178,7 @@ impl StreamBlocks {
             has_other_media: false,
             layout: None,
             groups: Groups::default(),
-            pool: References::default(),
+            pool: Box::default(),
             aside: Box::default(),
             slower: None,
         }
@@ -205,6 +207,12 @@ impl StreamBlocks {
     /// The block named by an event before; `None` where it is not known.
     pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
         self.pool.place(hash).or_else(|| self.slower.as_ref()?.pool.place(hash))
+    }
+
+    /// There are hashes that were told of without the place of their block.
+    #[inline]
+    pub(super) fn has_unplaced(&self) -> bool {
+        self.pool.has_unplaced() || self.slower.as_ref().is_some_and(|slower| slower.pool.has_unplaced())
     }
 
     /// The hash was told of, but not where its block stands.
@@ -236,6 +244,7 @@ impl StreamBlocks {
     }
 
     /// How lookups for this layout read the stream; `None`: they do not.
+    #[inline]
     pub(super) fn reading(&self, layout: Layout) -> Option<Reading> {
         let layout = self.layout.filter(|learnt| *learnt == layout)?;
         if !self.trust.is_scored() {
@@ -245,6 +254,6 @@ impl StreamBlocks {
             return Some(Reading::Plain);
         }
         let full = self.groups.full();
-        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(layout.size) })
+        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(layout.size()) })
     }
 }

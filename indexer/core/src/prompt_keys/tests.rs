@@ -9,8 +9,7 @@ fn plan(sizes: &[u32]) -> KeyPlan {
 }
 
 fn plan_ahead(layouts: &[(u32, u32)]) -> KeyPlan {
-    let layout =
-        |(size, ahead): &(u32, u32)| Layout { size: NonZeroU32::new(*size).expect("above 0"), ahead: *ahead };
+    let layout = |(size, ahead): &(u32, u32)| Layout::new(NonZeroU32::new(*size).expect("above 0"), *ahead);
     KeyPlan { hasher: KeyHasher::new([1; 16]), layouts: layouts.iter().map(layout).collect() }
 }
 
@@ -23,7 +22,7 @@ fn a_chain_per_size_and_the_block_with_the_last_token_is_not_reusable() {
     let second = plan.hasher.block(first, &[3, 4], &[]);
     assert_eq!(keys.of_layout(two), [first, second, plan.hasher.block(second, &[5, 6], &[])]);
     assert_eq!(keys.of_layout(three).len(), 2);
-    let reusable: Vec<_> = keys.reusable().map(|(layout, keys)| (layout.size.get(), keys.len())).collect();
+    let reusable: Vec<_> = keys.reusable().map(|(layout, keys)| (layout.size(), keys.len())).collect();
     assert_eq!(reusable, [(2, 2), (3, 1)]);
     assert!(plan.keys(&NAMESPACE, &[]).reusable().all(|(_, keys)| keys.is_empty()));
 }
