@@ -141,7 +141,7 @@ impl Index {
                 return;
             }
             // Connectors may store several of the engine's blocks under one hash.
-            let parts = size.and_then(|size| (told % size == 0).then_some(told / size));
+            let parts = size.and_then(|size| told.is_multiple_of(size).then_some(told / size));
             let has_room_for_extras = |parts| parts == 1 || stored.extra_keys.is_empty();
             let slower = entering.stream.slower.as_mut();
             let learn = |parts: &u32| slower.is_some_and(|slower| slower.learn_parts(medium, *parts));
