@@ -12,6 +12,8 @@ use hashbrown::{HashMap, HashSet};
 use crate::event::EngineHash;
 use crate::key::{BlockKey, Extra, KeyHasher};
 
+use super::place::SHRINK_BELOW;
+
 /// What a block aside takes besides its tokens and extras: its link, twice a place in an order, and its copies. An
 /// estimate, on the high side.
 const BLOCK_BYTES: usize = 256;
@@ -54,6 +56,12 @@ impl Aside {
 
     pub(super) fn len(&self) -> usize {
         self.links.len()
+    }
+
+    /// Blocks that there is room for before memory is taken.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.links.capacity()
     }
 
     /// Memory taken, about.
@@ -122,6 +130,8 @@ impl Aside {
         self.by_arrival.remove(&link.arrival);
         if self.links.is_empty() {
             *self = Self::default();
+        } else if self.links.len() < self.links.capacity() / SHRINK_BELOW {
+            self.links.shrink_to(self.links.len() * 2);
         }
         Some(link)
     }

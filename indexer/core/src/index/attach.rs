@@ -24,9 +24,17 @@ impl Index {
             .is_some_and(|stream| stream.groups.is_one_full() && !stream.aside.is_empty())
     }
 
+    /// Whether [`recognize`](Self::recognize) would find anything.
+    #[must_use]
+    pub fn would_recognize(&self, stream: StreamId, hashes: &[EngineHash]) -> bool {
+        let stream = self.streams.by_id(stream).filter(|stream| stream.groups.is_one_full());
+        stream.is_some_and(|stream| hashes.iter().any(|hash| stream.aside.witnesses(*hash)))
+    }
+
     /// Looks for the prompt's blocks among those that the stream's blocks aside wait for. `hashes`: the engine's own, of
-    /// the prompt's whole blocks in the stream's block size (see [`native_hash`](crate::native_hash)); those that are not
-    /// the engine's change nothing. Returns how many blocks were found.
+    /// the prompt's whole blocks in the stream's block size and in the namespace of `keys` (see
+    /// [`native_hash`](crate::native_hash)); those that are not the engine's change nothing. Returns how many blocks were
+    /// found.
     ///
     /// When an engine told of a block behind one that we had not heard of, it held that one and all before it, for it had
     /// just read them. What was removed since is known, so the others are still held.

@@ -1,5 +1,7 @@
 //! The engine hashes of one pool of a stream, and which block each of them stands for.
 
+use std::hash::Hash;
+
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
@@ -52,6 +54,12 @@ impl References {
         self.hashes.len() + self.unplaced.len()
     }
 
+    /// Hashes that there is room for before memory is taken.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.hashes.capacity() + self.unplaced.capacity()
+    }
+
     /// The block named by an event before; `None` where it is not known.
     pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
         self.hashes.get(&hash).map(Referent::place)
@@ -100,9 +108,7 @@ impl References {
         let was_last = occupied.get_mut().uncount();
         if was_last {
             occupied.remove();
-            if self.hashes.len() < self.hashes.capacity() / SHRINK_BELOW {
-                self.hashes.shrink_to(self.hashes.len() * 2);
-            }
+            shrink(&mut self.hashes);
         }
         was_last
     }
@@ -116,7 +122,9 @@ impl References {
 
     /// The copies counted while the block was not known, if there were any.
     pub(super) fn take_unplaced(&mut self, hash: EngineHash) -> Option<PerGroup> {
-        self.unplaced.remove(&hash)
+        let copies = self.unplaced.remove(&hash)?;
+        shrink(&mut self.unplaced);
+        Some(copies)
     }
 
     /// Takes one copy in the group off such a hash; whether there was one.
@@ -131,6 +139,7 @@ impl References {
         };
         if *occupied.get() == [0; GROUPS_MAX] {
             occupied.remove();
+            shrink(&mut self.unplaced);
         }
         had
     }
@@ -154,8 +163,16 @@ impl References {
         *copies -= 1;
         if *occupied.get() == [0; GROUPS_MAX] {
             occupied.remove();
+            shrink(&mut self.spare);
         }
         true
+    }
+}
+
+/// Gives memory back when little of it is used.
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.len() < table.capacity() / SHRINK_BELOW {
+        table.shrink_to(table.len() * 2);
     }
 }
 

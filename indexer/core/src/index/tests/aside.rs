@@ -115,6 +115,20 @@ fn at_the_limit_of_all_the_oldest_block_of_any_stream_is_dropped() {
 }
 
 #[test]
+fn memory_of_what_was_aside_is_given_back() {
+    let mut index = index();
+    for hash in 0..10_000_u64 {
+        let token = u32::try_from(hash).expect("small");
+        store(&mut index, A, stored(Some(9), &[100 + hash], &[token, token]));
+    }
+    let most = index.stats().aside.bytes;
+    remove(&mut index, A, &(0..9_990_u64).map(|hash| 100 + hash).collect::<Vec<_>>());
+    assert_eq!((aside(&index), index.stats().aside.bytes), (10, most / 1000));
+    let stream = index.streams.by_id(A).expect("a stream");
+    assert!(stream.aside.capacity() < 200 && stream.pool.capacity() < 200, "tables are small again");
+}
+
+#[test]
 fn a_hash_aside_that_comes_with_another_parent_keeps_the_first() {
     let mut index = joined_late();
     store(&mut index, A, stored(Some(99), &[13, 55], &[0, 0, 0, 0]));
@@ -170,6 +184,8 @@ mod recognized {
     fn what_an_engine_read_before_we_heard_of_it_is_held() {
         let mut index = joined_late();
         assert!(index.awaits(A) && !index.awaits(B));
+        assert!(index.would_recognize(A, &HASHES) && !index.would_recognize(B, &HASHES));
+        assert!(!index.would_recognize(A, &HASHES[..1]), "nothing waits behind the first");
         assert_eq!(recognize(&mut index, &PROMPT), 2);
         assert_eq!((hit(&index, A, &PROMPT), aside(&index)), (10, 0));
         assert_eq!(
