@@ -61,6 +61,9 @@ pub struct IndexLimits {
     /// The same for one stream: 50,000 blocks of 16 tokens, about what one replica holds. Who joins such a one late
     /// hears of no more that are behind unknown ones.
     pub stream_aside_bytes_max: usize,
+    /// Most blocks aside that get their place at once, or few more; the others follow with the next batches and the next
+    /// [`Index::expire`], so that readers are not held up: these take half a millisecond.
+    pub attached_max: usize,
     /// How long a copy in a slower medium counts, if the engine has never told of a removal from that medium. Some
     /// connectors tell of none; a store that is full turns over in some ten minutes under load.
     pub unremoved_ms_max: u64,
@@ -116,6 +119,7 @@ impl Default for IndexLimits {
             speculative_max: 1 << 20,
             aside_bytes_max: 64 << 20,
             stream_aside_bytes_max: 16 << 20,
+            attached_max: 1024,
             unremoved_ms_max: 30 * 60 * 1000,
         }
     }
@@ -163,10 +167,11 @@ impl Index {
     /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
     /// stream's cache exactly, whatever was lost before.
     pub fn apply(&mut self, stream: StreamId, batch: &Batch, origin: Origin) -> bool {
-        if self.streams.slot(stream).is_none() {
+        let Some(slot) = self.streams.slot(stream) else {
             self.stats.skipped.unknown_stream += 1;
             return false;
-        }
+        };
+        self.resume_attaching(slot);
         let mut emptied = false;
         for event in &batch.events {
             match event {
@@ -236,11 +241,12 @@ impl Index {
     }
 
     /// Drops what has a time, and its time is over: speculative blocks, and copies in media without removals. Also tells
-    /// the index the time, so it should be called at least every few seconds.
+    /// the index the time, and goes on with what was too much for once, so it should be called every few seconds at least.
     pub fn expire(&mut self, now: Millis) {
         self.now = self.now.max(now);
         self.stats.removals.expired += self.speculations.expire(now, &mut self.chains);
         self.expire_slower();
+        self.resume_attaching_all();
     }
 
     /// Sizes and counters since the start.

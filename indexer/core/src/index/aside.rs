@@ -31,6 +31,8 @@ pub(super) struct Aside {
     bytes: usize,
     /// Hashes that were removed to the last copy known while something was aside.
     gone: HashSet<EngineHash>,
+    /// Blocks with a place, others behind which were too many to get theirs at once.
+    postponed: Vec<EngineHash>,
     /// Arrivals up to this one are no witnesses: what has gone since them is not all known.
     forgot_at: u64,
 }
@@ -140,6 +142,18 @@ impl Aside {
     pub(super) fn take_behind(&mut self, parent: EngineHash) -> Option<(EngineHash, Link)> {
         let (_, hash) = self.behind(parent).next()?;
         self.take(hash).map(|link| (hash, link))
+    }
+
+    pub(super) fn postpone(&mut self, parent: EngineHash) {
+        self.postponed.push(parent);
+    }
+
+    pub(super) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    pub(super) fn take_postponed(&mut self) -> Option<EngineHash> {
+        self.postponed.pop()
     }
 
     /// Takes out the block that has been aside for longest.

@@ -7,7 +7,7 @@ use crate::stream::StreamId;
 
 use super::Index;
 use super::aside::Link;
-use super::place::Place;
+use super::place::{Place, Slot};
 use super::stats::Origin;
 use super::stored::{Entering, Entry, Layer, Spot};
 
@@ -56,6 +56,20 @@ impl Index {
             }
         });
         self.stats.admissions.recognized - before
+    }
+
+    /// Goes on with what a stream has postponed; see [`IndexLimits::attached_max`](super::IndexLimits::attached_max).
+    pub(super) fn resume_attaching(&mut self, slot: Slot) {
+        if self.streams.get(slot).is_some_and(|stream| stream.aside.has_postponed()) {
+            self.change(slot, Entry::Told(Origin::Published), |entering| entering.resume());
+        }
+    }
+
+    /// The same for all streams.
+    pub(super) fn resume_attaching_all(&mut self) {
+        for slot in self.streams.all() {
+            self.resume_attaching(slot);
+        }
     }
 
     /// Drops the blocks that have been aside for longest, of all streams, until the others fit the limit.
@@ -129,13 +143,35 @@ impl Entering<'_> {
         }
     }
 
-    /// Gives their places to the blocks aside that are behind this one, which has just got its own.
+    /// Gives their places to the blocks aside that are behind this one, which has just got its own. What is more than the
+    /// limit for once goes on with [`resume`](Self::resume).
     pub(super) fn attach(&mut self, hash: EngineHash, after: Option<Place>, key: BlockKey) {
         let mut reached = vec![(hash, after, key)];
         while let Some((parent, after, key)) = reached.pop() {
+            // By its hash it is found again only where it is held.
+            if self.attach_left == 0 && self.stream.place(parent).is_some() {
+                if self.stream.aside.is_awaited(parent) {
+                    self.stream.aside.postpone(parent);
+                }
+                continue;
+            }
             while let Some((hash, link)) = self.stream.aside.take_behind(parent) {
                 let key = link.key(self.hasher, key);
                 reached.push((hash, self.settle(hash, after, key), key));
+                self.attach_left = self.attach_left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Goes on with blocks aside whose parent got its place before. Where that is gone again, they wait on.
+    pub(super) fn resume(&mut self) {
+        while self.attach_left > 0
+            && let Some(parent) = self.stream.aside.take_postponed()
+        {
+            if let Some(place) = self.stream.place(parent)
+                && let Some(key) = self.chains.key(place)
+            {
+                self.attach(parent, Some(place), key);
             }
         }
     }

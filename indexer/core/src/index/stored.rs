@@ -30,6 +30,8 @@ pub(super) struct Entering<'a> {
     pub(super) skipped: &'a mut Skipped,
     pub(super) entry: Entry,
     pub(super) now: Millis,
+    /// How many blocks aside may still get their place.
+    pub(super) attach_left: usize,
     /// Most engine hashes that the stream may have now.
     pub(super) references_max: usize,
 }
@@ -172,6 +174,7 @@ impl Index {
             admissions: &mut self.stats.admissions,
             skipped: &mut self.stats.skipped,
             entry,
+            attach_left: self.limits.attached_max,
             now: self.now,
         };
         enter(&mut entering);

@@ -73,6 +73,11 @@ impl Streams {
         self.slots.iter().filter_map(Seat::stream)
     }
 
+    /// Every slot there is, of streams or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)).map(Slot)
+    }
+
     pub(super) fn slot(&self, id: StreamId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }

@@ -83,6 +83,27 @@ fn a_clear_drops_what_is_aside() {
     }
 }
 
+#[test]
+fn many_blocks_get_their_places_in_slices() {
+    let mut index = limited(IndexLimits { attached_max: 4, ..IndexLimits::default() });
+    let tokens: Vec<u32> = (0..41).collect();
+    let hashes: Vec<u64> = (1..20).collect();
+    store(&mut index, A, stored(Some(0), &hashes, &tokens[2..40]));
+    store(&mut index, A, stored(None, &[0], &tokens[..2]));
+    assert_eq!((hit(&index, A, &tokens), aside(&index)), (10, 15));
+    apply(&mut index, A, vec![]);
+    assert_eq!((hit(&index, A, &tokens), aside(&index)), (18, 11), "with the next batch");
+    index.expire(Millis(0));
+    assert_eq!((hit(&index, A, &tokens), aside(&index)), (26, 7), "and with time");
+    // The block that the rest is behind goes, so they wait on for it.
+    remove(&mut index, A, &[16]);
+    index.expire(Millis(0));
+    assert_eq!((hit(&index, A, &tokens), aside(&index)), (32, 3));
+    store(&mut index, A, stored(Some(15), &[16], &tokens[32..34]));
+    assert_eq!((hit(&index, A, &tokens), aside(&index)), (40, 0));
+    assert_eq!(index.stats().aside.attached, 19);
+}
+
 /// Bytes that one block of two tokens takes.
 fn block_bytes() -> usize {
     joined_late().stats().aside.bytes / 3

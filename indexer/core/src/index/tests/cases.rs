@@ -136,6 +136,17 @@ fn c21_a_prompt_shorter_than_a_block_hits_nothing() {
     assert_eq!(index.stream_stats(A).and_then(|stats| stats.block_size), Some(784));
 }
 
+/// SGLang's pages often have one token.
+#[test]
+fn blocks_of_one_token_are_blocks_like_others() {
+    let mut index = index();
+    store(&mut index, A, Stored { block_size: 1, ..stored(None, &[1, 2, 3], &PROMPT[..3]) });
+    store(&mut index, A, Stored { block_size: 1, ..stored(Some(3), &[4], &PROMPT[3..4]) });
+    assert_eq!((hit(&index, A, &PROMPT), hit(&index, A, &PROMPT[..3])), (4, 2));
+    remove(&mut index, A, &[2]);
+    assert_eq!(hit(&index, A, &PROMPT), 1);
+}
+
 #[test]
 fn c29_and_c30_the_engines_hashes_do_not_matter() {
     let mut index = index();

@@ -32,8 +32,9 @@ fn hash(prefix: &[u32]) -> u64 {
         .fold(7, |hash: u64, token| (hash ^ u64::from(*token + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn run(steps: &[Step]) {
-    let mut index = index();
+/// `attached_max`: how many blocks get their place at once; the others do before the next step.
+fn run(steps: &[Step], attached_max: usize) {
+    let mut index = limited(IndexLimits { attached_max, ..IndexLimits::default() });
     let mut held: Vec<Vec<u32>> = Vec::new();
     let mut known = Known::default();
     for step in steps {
@@ -74,6 +75,9 @@ fn run(steps: &[Step]) {
             }
         }
         known.tidy();
+        for _ in 0..20 {
+            index.expire(Millis(0));
+        }
         compare(&index, &known, &held);
     }
     while let Some(block) = held.pop() {
@@ -119,6 +123,7 @@ proptest! {
 
     #[test]
     fn hits_are_those_of_the_model_and_never_phantoms(steps in steps()) {
-        run(&steps);
+        run(&steps, 1024);
+        run(&steps, 1);
     }
 }
