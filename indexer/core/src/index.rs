@@ -62,7 +62,7 @@ pub struct IndexLimits {
     /// hears of no more that are behind unknown ones.
     pub stream_aside_bytes_max: usize,
     /// Most blocks aside that get their place at once, or few more; the others follow with the next batches and the next
-    /// [`Index::expire`], so that readers are not held up: these take half a millisecond.
+    /// [`Index::expire`], so that readers are not held up: so many take about half a millisecond.
     pub attached_max: usize,
     /// How long a copy in a slower medium counts, if the engine has never told of a removal from that medium. Some
     /// connectors tell of none; a store that is full turns over in some ten minutes under load.
@@ -119,7 +119,7 @@ impl Default for IndexLimits {
             speculative_max: 1 << 20,
             aside_bytes_max: 64 << 20,
             stream_aside_bytes_max: 16 << 20,
-            attached_max: 1024,
+            attached_max: 256,
             unremoved_ms_max: 30 * 60 * 1000,
         }
     }

@@ -148,14 +148,13 @@ impl Entering<'_> {
     pub(super) fn attach(&mut self, hash: EngineHash, after: Option<Place>, key: BlockKey) {
         let mut reached = vec![(hash, after, key)];
         while let Some((parent, after, key)) = reached.pop() {
-            // By its hash it is found again only where it is held.
-            if self.attach_left == 0 && self.stream.place(parent).is_some() {
-                if self.stream.aside.is_awaited(parent) {
+            while self.stream.aside.is_awaited(parent) {
+                // By its hash it is found again only where it is held.
+                if self.attach_left == 0 && self.stream.place(parent).is_some() {
                     self.stream.aside.postpone(parent);
+                    break;
                 }
-                continue;
-            }
-            while let Some((hash, link)) = self.stream.aside.take_behind(parent) {
+                let Some((hash, link)) = self.stream.aside.take_behind(parent) else { break };
                 let key = link.key(self.hasher, key);
                 reached.push((hash, self.settle(hash, after, key), key));
                 self.attach_left = self.attach_left.saturating_sub(1);

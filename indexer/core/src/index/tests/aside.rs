@@ -104,6 +104,20 @@ fn many_blocks_get_their_places_in_slices() {
     assert_eq!(index.stats().aside.attached, 19);
 }
 
+#[test]
+fn many_blocks_behind_the_same_one_are_sliced_as_well() {
+    let mut index = limited(IndexLimits { attached_max: 4, ..IndexLimits::default() });
+    for hash in 1..=10 {
+        store(&mut index, A, stored(Some(0), &[hash], &[7, u32::try_from(hash).expect("small")]));
+    }
+    store(&mut index, A, stored(None, &[0], &[7, 7]));
+    for left in [6, 2, 0] {
+        assert_eq!(aside(&index), left);
+        index.expire(Millis(0));
+    }
+    assert!((1..=10).all(|last| hit(&index, A, &[7, 7, 7, last, 9]) == 4));
+}
+
 /// Bytes that one block of two tokens takes.
 fn block_bytes() -> usize {
     joined_late().stats().aside.bytes / 3
