@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -19,6 +19,7 @@ help:
 	  'make lint    format and lints only' \
 	  'make fmt     format the code' \
 	  'make bench   the benchmarks of every crate that has some' \
+	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
 	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
@@ -29,11 +30,13 @@ setup:
 # The filter is no default member of the workspace: on the host it can be checked but not linked.
 lint:
 	cargo fmt --all --check
+	cargo fmt --manifest-path tests/index-bench/Cargo.toml --check
 	cargo clippy --quiet --all-targets -- -D warnings
 	cargo clippy --quiet --package warmpath-filter --package web-bindgen --all-targets -- -D warnings
 
 fmt:
 	cargo fmt --all
+	cargo fmt --manifest-path tests/index-bench/Cargo.toml
 
 wasm: setup
 	filter/build-wasm.sh
@@ -50,6 +53,11 @@ demo: setup wasm
 
 bench: setup
 	cargo bench --benches
+
+# A workspace of its own, so that nothing of the peers is in the lock file of the product.
+bench-index:
+	cargo build --quiet --release --locked --manifest-path tests/index-bench/Cargo.toml --target-dir target/index-bench
+	target/index-bench/release/index-bench $(if $(TRACE),--trace $(TRACE)) --out target/bench/index.json
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600

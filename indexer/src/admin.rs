@@ -1,5 +1,5 @@
-//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state` read and change nothing; `POST /reload` asks the
-//! [`Reloader`](crate::models::Reloader) to read the models again.
+//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state`, `/blocks` read and change nothing; `POST /reload` asks
+//! the [`Reloader`](crate::models::Reloader) to read the models again.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
+mod blocks;
 mod collector;
 pub mod state;
 
@@ -41,6 +42,7 @@ impl Admin {
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/state", get(show_state))
+            .route("/blocks", get(blocks::show))
             .route("/reload", post(reload))
             .with_state(self)
     }

@@ -195,6 +195,8 @@ impl Core {
     ) -> anyhow::Result<Self> {
         let hasher = KeyHasher::new(rand::random::<[u8; KEY_BYTES]>());
         let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
+        let (index_mib, memo_mib) = (limits.bytes() >> 20, config.limits.prompt_memo_bytes >> 20);
+        tracing::info!(index_mib, memo_mib, "memory that the block index and the prompt memo may take");
         let index = Arc::new(RwLock::new(Index::new(hasher, limits)));
         Ok(Self {
             clock,

@@ -19,10 +19,9 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use warmpath_core::limits::CANDIDATES_MAX;
-use warmpath_core::rank::{Candidate, Demand, Policy, Ranked, rank};
+use warmpath_core::rank::{Candidate, Policy, Ranked, rank};
 use warmpath_kv::index::StreamStats;
-use warmpath_kv::{Hits, Index, PromptKeys, Trust};
+use warmpath_kv::{Hits, Index, Trust};
 
 mod candidates;
 mod keys;
@@ -32,6 +31,7 @@ pub mod metrics;
 mod pool;
 mod question;
 mod reason;
+mod round;
 #[cfg(test)]
 mod tests;
 
@@ -46,13 +46,14 @@ use crate::clock::Clock;
 use crate::config::{Config, PolicyConfig};
 use crate::engines::Directory;
 use crate::fleet::{Endpoint, Snapshot, View};
-use crate::ledger::{DecisionId, Forecast};
+use crate::ledger::DecisionId;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::volatile::VolatileHeads;
-use candidates::{Seat, gather, serving};
-use measure::{BYTES_PER_TOKEN, Job, Measured, Measurer};
+use candidates::{gather, serving};
+use measure::{Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
 use pool::{Lane, Pool, PoolError};
+use round::{Basis, Round, best_of_each_endpoint, put_first};
 
 /// Prompts of up to this many token ids are looked up at once, without a hop to another thread: 32,768 tokens are 2,048
 /// blocks of 16, about 40 µs of hashing.
@@ -133,26 +134,6 @@ pub struct Shared {
     pub volatile: Arc<VolatileHeads>,
     pub clock: Clock,
     pub memo: Arc<PromptMemo>,
-}
-
-/// What a ranking can go by.
-struct Basis {
-    /// None: the prompt's tokens are not known.
-    measured: Option<Measured>,
-    verdict: Verdict,
-    block_tokens: u32,
-}
-
-/// Everything that one pick goes by.
-struct Round<'a> {
-    policy: Policy,
-    model: Option<LoadedModel>,
-    endpoints: &'a [&'a Endpoint],
-    basis: &'a Basis,
-    demand: Demand,
-    sequences: u32,
-    /// Comes before all others, whatever their load: only it can answer.
-    keeper: Option<Arc<str>>,
 }
 
 // === impl Decider ===
@@ -405,71 +386,4 @@ impl Verdict {
             Self::ScoredInPart(reason) | Self::LoadOnly(reason) => reason.name(),
         }
     }
-}
-
-// === impl Basis ===
-
-impl Basis {
-    /// The keys to look up; None: hits do not count.
-    fn keys(&self) -> Option<&PromptKeys> {
-        self.measured.as_ref().filter(|_| self.verdict.is_scored()).map(|measured| &measured.keys)
-    }
-
-    /// The request's size; estimated from its bytes where its tokens are not known.
-    fn demand(&self, estimated_bytes: u64) -> Demand {
-        let estimated = u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
-        let (prompt_tokens, further_tokens) = match &self.measured {
-            // What follows the known beginning is estimated with the whole.
-            Some(measured) if measured.cut_by.is_some() => (measured.prompt_tokens.max(estimated), 0),
-            Some(measured) => (measured.prompt_tokens, measured.further_tokens),
-            None => (estimated, 0),
-        };
-        Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }
-    }
-}
-
-// === impl Round ===
-
-impl Round<'_> {
-    /// What is predicted for each endpoint that may serve it.
-    fn forecast(&self, best: &[(&Seat, &Candidate, &Ranked)]) -> Forecast {
-        let measured = self.basis.measured.as_ref().filter(|measured| measured.is_all_of_its_request());
-        let predicts = self.basis.verdict.is_scored() && measured.is_some();
-        let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
-        Forecast {
-            model: self.model,
-            policy: self.policy.name(),
-            cached_tokens: cached.filter(|_| predicts).collect(),
-            prompt_tokens: measured
-                .filter(|measured| measured.is_ours)
-                .map(|measured| measured.prompt_tokens),
-        }
-    }
-}
-
-/// The best rank of each endpoint, best first, as many as a filter takes: a retry has to go elsewhere.
-fn best_of_each_endpoint<'a>(
-    ranking: &'a [Ranked],
-    seats: &'a [Seat],
-    candidates: &'a [Candidate],
-) -> Vec<(&'a Seat, &'a Candidate, &'a Ranked)> {
-    let mut best: Vec<(&Seat, &Candidate, &Ranked)> = Vec::with_capacity(CANDIDATES_MAX);
-    for ranked in ranking {
-        let (Some(seat), Some(candidate)) = (seats.get(ranked.index), candidates.get(ranked.index)) else {
-            continue;
-        };
-        if best.iter().all(|(taken, _, _)| taken.endpoint != seat.endpoint) {
-            best.push((seat, candidate, ranked));
-        }
-        if best.len() == CANDIDATES_MAX {
-            break;
-        }
-    }
-    best
-}
-
-/// Moves an endpoint's ranks to the front of a ranking; the order is otherwise kept.
-fn put_first(keeper: &str, ranking: &mut [Ranked], seats: &[Seat]) {
-    let is_other = |ranked: &Ranked| seats.get(ranked.index).is_none_or(|seat| *seat.endpoint != *keeper);
-    ranking.sort_by_key(is_other);
 }

@@ -58,6 +58,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        Err(error) if matches!(error.downcast_ref(), Some(CheckError::Lookup { .. })) => {
+            print_mistakes(&error);
+            ExitCode::from(EX_UNAVAILABLE)
+        }
         Err(error) if error.is::<ConfigError>() || error.is::<ModelErrors>() || error.is::<CheckError>() => {
             print_mistakes(&error);
             ExitCode::from(EX_USAGE)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use futures::FutureExt as _;
 
+use crate::audit::audit;
 use crate::paths;
 use crate::stack::{AfterCase, Stack, StackBuilder};
 
@@ -30,6 +31,8 @@ pub fn case_that_leaves(
         case(&mut stack).await?;
         let complaints = stack.complaints(&expected);
         ensure!(complaints.is_empty(), "after the case: {}", complaints.join("; "));
+        let audited = audit(&stack.engines, &stack.indexers).await.context("after the case")?;
+        std::fs::write(dir.join("audit.txt"), audited.join("\n"))?;
         Ok(())
     };
     let outcome = match runtime() {

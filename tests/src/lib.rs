@@ -6,14 +6,15 @@
 //! owner is dropped, by its own process id, and dies with this program should that be killed.
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
-//! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), and what they
-//! stand on ([`process`], [`ports`], [`paths`]).
+//! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
+//! compared afterwards ([`audit`]), and what they stand on ([`process`], [`ports`], [`paths`]).
 
 #![expect(
     clippy::indexing_slicing,
     reason = "JSON is read and changed by key; a case that meets another shape fails"
 )]
 
+pub mod audit;
 pub mod browser;
 pub mod case;
 pub mod client;

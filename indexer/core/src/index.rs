@@ -17,7 +17,7 @@
 //! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
 //! all of whose layers are windowed (no hits).
 
-use crate::event::{Batch, Event};
+use crate::event::{Batch, EngineHash, Event};
 use crate::key::{BlockKey, KeyHasher};
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
@@ -159,9 +159,11 @@ impl Index {
 
     /// Notes how far the stream may be believed; streams that may not give no hits.
     pub fn set_trust(&mut self, stream: StreamId, trust: Trust) {
-        if let Some(stream) = self.streams.by_id_mut(stream) {
+        let Some(slot) = self.streams.slot(stream) else { return };
+        if let Some(stream) = self.streams.get_mut(slot) {
             stream.trust = trust;
         }
+        self.streams.note(slot);
     }
 
     /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
@@ -183,6 +185,7 @@ impl Index {
                 }
             }
         }
+        self.streams.note(slot);
         emptied
     }
 
@@ -200,6 +203,7 @@ impl Index {
         self.references = self.references.saturating_sub(stream.pool.len());
         self.aside_bytes = self.aside_bytes.saturating_sub(stream.aside.bytes());
         stream.reset(cause);
+        self.streams.note(slot);
     }
 
     fn clear_slower(&mut self, slot: Slot) {
@@ -224,6 +228,7 @@ impl Index {
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
     /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
     pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
+        debug_assert!(self.streams.is_noted(), "what lookups go by is noted");
         hits::find(&self.chains, &self.streams, keys, out);
     }
 
@@ -264,6 +269,12 @@ impl Index {
             },
             ..self.stats
         }
+    }
+
+    /// The engine hashes that a stream holds, each in its main pool, with its copies in all groups, in no order: what an audit compares
+    /// with the engine. Empty where the stream does not exist. Looks at everything that the stream holds.
+    pub fn copies(&self, stream: StreamId) -> impl Iterator<Item = (EngineHash, u32)> {
+        self.streams.by_id(stream).into_iter().flat_map(|stream| stream.pool.copies())
     }
 
     /// What is known of one stream; `None` where it does not exist.

@@ -1,8 +1,8 @@
 //! `/v1/messages`: Anthropic's form of a chat, which the engine turns into a chat request of its own.
 //!
 //! ```text
-//! MessagesRequest ─▶ system, messages, tools, effort ─▶ ChatInput ─▶ (as any chat, see chat.rs)
-//!   members           anthropic/{system,blocks,tools}.rs
+//! MessagesRequest ─▶ Converted: system, messages, tools, effort ─┬▶ ChatInput ─▶ (as any chat, see chat.rs)
+//!   members           anthropic/{system,blocks,tools}.rs         └▶ (gpt-oss, see harmony.rs)
 //! ```
 //!
 //! The conversion is the engine's, with what it changed between releases
@@ -17,12 +17,13 @@ use serde_json::{Map, Value as Json};
 
 use crate::chat::{self, ChatInput, Origin, Settings};
 use crate::error::PromptError;
+use crate::version::AnthropicRules;
 
 /// A request to `/v1/messages`, or to `/v1/messages/count_tokens`, which counts the same prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessagesRequest<'a> {
     /// A JSON object with those members of the body that can reach the token ids: `system`, `messages`, `tools`,
-    /// `tool_choice`, `thinking`, `output_config`, `chat_template_kwargs`. Others are ignored.
+    /// `tool_choice`, `thinking`, `output_config`, `chat_template_kwargs`, `kv_transfer_params`. Others are ignored.
     pub members: &'a [u8],
     /// The messages are known to hold media.
     pub has_media: bool,
@@ -43,13 +44,26 @@ pub(crate) const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 /// What a thinking budget must have at least, in tokens.
 const MIN_THINKING_BUDGET: i64 = 1024;
 
-/// The chat that the engine makes of `request`.
-pub(crate) fn read(
-    settings: &Settings,
+/// What the engine makes of a request, before the model's renderer decides what of it is shown.
+pub(crate) struct Converted {
+    /// Chat messages.
+    pub messages: Vec<Json>,
+    /// Function tools, as a chat request gives them.
+    pub tools: Option<Vec<Json>>,
+    /// `"none"`, where no tool may be called.
+    pub choice: Option<Json>,
+    pub effort: Option<&'static str>,
+    template_kwargs: Option<Json>,
+    /// The value of `kv_transfer_params`, which goes on as it is.
+    pub transfer: Option<Json>,
+}
+
+/// The chat request that the engine makes of `request`.
+pub(crate) fn convert(
+    rules: &AnthropicRules,
     conversion: Conversion,
     request: &MessagesRequest<'_>,
-) -> Result<ChatInput<'static>, PromptError> {
-    let rules = &settings.rules.anthropic;
+) -> Result<Converted, PromptError> {
     let mut members = chat::parse_object("members", request.members)?;
     let mut member = |name: &str| members.shift_remove(name).filter(|value| !value.is_null());
     let Some(Json::Array(messages)) = member("messages") else {
@@ -57,32 +71,19 @@ pub(crate) fn read(
     };
     let choice = read_choice(rules.allows_no_tool, member("tool_choice"))?;
     let tools = tools::read(rules, member("tools"), &messages)?;
-    let tools = tools.map(|tools| dump(settings, tools)).transpose()?;
-    let effort = read_effort(settings, conversion, member("output_config"), member("thinking"))?;
+    let effort = read_effort(rules, conversion, member("output_config"), member("thinking"))?;
     let template_kwargs = member("chat_template_kwargs").filter(|_| rules.reads_template_kwargs);
+    if template_kwargs.as_ref().is_some_and(|kwargs| !kwargs.is_object()) {
+        return Err(PromptError::refused("chat_template_kwargs is no object"));
+    }
+    let transfer = member("kv_transfer_params");
     let mut chat = Vec::new();
     let system = member("system");
     chat.extend(system::read(rules, conversion.merges_inline_system, system, &messages)?);
     for message in messages {
         blocks::convert(rules, conversion.merges_inline_system, message, &mut chat)?;
     }
-    let given = chat::Given {
-        template_kwargs,
-        documents: None,
-        reasoning_effort: effort,
-        add_generation_prompt: true,
-        continue_final_message: false,
-    };
-    Ok(ChatInput {
-        messages: Json::Array(chat),
-        origin: Origin::ChatModel,
-        tools: settings.shown_tools(tools, choice.as_ref()),
-        variables: chat::collect_variables(settings, given, rules.applies_default_kwargs)?,
-        chat_template: None,
-        add_generation_prompt: true,
-        continue_final_message: false,
-        has_media: request.has_media,
-    })
+    Ok(Converted { messages: chat, tools, choice, effort, template_kwargs, transfer })
 }
 
 /// The tools as the engine's model of chat requests dumps them.
@@ -103,12 +104,11 @@ fn read_choice(allows_none: bool, choice: Option<Json>) -> Result<Option<Json>, 
 
 /// The reasoning effort: what `output_config` says, unless thinking is disabled.
 fn read_effort(
-    settings: &Settings,
+    rules: &AnthropicRules,
     conversion: Conversion,
     output_config: Option<Json>,
     thinking: Option<Json>,
 ) -> Result<Option<&'static str>, PromptError> {
-    let rules = &settings.rules.anthropic;
     let mut effort = None;
     if let Some(config) = output_config.filter(|_| rules.reads_effort) {
         let wanted = config.get("effort").filter(|effort| !effort.is_null());
@@ -124,6 +124,37 @@ fn read_effort(
         Some("adaptive") => Ok(effort),
         Some("enabled") if budget().is_some_and(|budget| budget >= MIN_THINKING_BUDGET) => Ok(effort),
         _ => Err(PromptError::refused("thinking has none of the known types, or too small a budget")),
+    }
+}
+
+// === impl Converted ===
+
+impl Converted {
+    /// The chat that a template renders.
+    pub(crate) fn into_chat(
+        self,
+        settings: &Settings,
+        has_media: bool,
+    ) -> Result<ChatInput<'static>, PromptError> {
+        let tools = self.tools.map(|tools| dump(settings, tools)).transpose()?;
+        let given = chat::Given {
+            template_kwargs: self.template_kwargs,
+            documents: None,
+            reasoning_effort: self.effort,
+            add_generation_prompt: true,
+            continue_final_message: false,
+        };
+        let applies_defaults = settings.rules.anthropic.applies_default_kwargs;
+        Ok(ChatInput {
+            messages: Json::Array(self.messages),
+            origin: Origin::ChatModel,
+            tools: settings.shown_tools(tools, self.choice.as_ref()),
+            variables: chat::collect_variables(settings, given, applies_defaults)?,
+            chat_template: None,
+            add_generation_prompt: true,
+            continue_final_message: false,
+            has_media,
+        })
     }
 }
 

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn text_never_grows_beyond_its_limit() {
         let mut text = Bounded::of(5);
-        assert!(write!(text, "{}{}", "ab", 34).is_ok());
+        assert!(write!(text, "ab{}", 34).is_ok());
         assert!(text.write_str("56").is_err());
         assert!(text.write_char('é').is_err());
         assert!(text.write_char('5').is_ok());

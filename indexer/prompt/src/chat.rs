@@ -10,6 +10,7 @@
 //! [`RenderingRules`] where releases differ.
 
 mod conversation;
+mod developer;
 mod media;
 mod messages;
 mod parts;
@@ -27,6 +28,7 @@ use crate::template::{ChatTemplate, Clock, ContentFormat};
 use crate::version::RenderingRules;
 
 pub(crate) use conversation::Conversation;
+pub(crate) use media::is_in as has_media;
 pub(crate) use tools::dump_tool;
 pub(crate) use variables::{Given, collect as collect_variables};
 
@@ -176,7 +178,7 @@ pub(crate) fn render<'t>(
         continue_final_message: input.continue_final_message,
     };
     let special_tokens = &settings.special_tokens;
-    if !input.has_media && !media::is_in(&input.messages) {
+    if !input.has_media && !input.messages.as_array().is_some_and(|messages| media::is_in(messages)) {
         let messages = form.read(input.messages, media::View::Shown)?;
         let text = conversation(messages, input.tools, input.variables).render(template, special_tokens)?;
         return Ok(Rendered { text, before_media: None });

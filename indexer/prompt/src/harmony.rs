@@ -1,9 +1,9 @@
 //! gpt-oss: chats in the harmony encoding, which the engine writes itself instead of running a template.
 //!
 //! ```text
-//! chat, responses ─▶ Conversation ─▶ Pieces ─▶ text or ids
-//! harmony/chat.rs    conversation.rs  render.rs  pieces.rs
-//! harmony/responses.rs  (analysis of earlier turns dropped)
+//! chat, messages, responses ─▶ Conversation ─▶ Pieces ─▶ text or ids
+//! harmony/chat.rs              conversation.rs  render.rs  pieces.rs
+//! harmony/responses.rs         (analysis of earlier turns dropped)
 //! ```
 //!
 //! What differs from a template: special tokens are written as tokens, never parsed out of text, so `<|end|>` in a
@@ -26,6 +26,7 @@ mod typescript;
 
 use std::sync::Arc;
 
+use crate::anthropic::Converted;
 use crate::chat::ChatRequest;
 use crate::error::PromptError;
 use crate::template::Clock;
@@ -77,6 +78,12 @@ impl Harmony {
     /// The prompt of a `/v1/chat/completions` request.
     pub(crate) fn chat(&self, request: &ChatRequest<'_>) -> Result<Pieces, PromptError> {
         let conversation = chat::read(&self.rules, self.exclude_tools_when_none, request)?;
+        render::render(&self.rules, conversation, &self.date())
+    }
+
+    /// The prompt of a `/v1/messages` request, after the engine's conversion.
+    pub(crate) fn messages(&self, converted: Converted) -> Result<Pieces, PromptError> {
+        let conversation = chat::read_converted(&self.rules, self.exclude_tools_when_none, converted)?;
         render::render(&self.rules, conversation, &self.date())
     }
 

@@ -21,6 +21,7 @@ mod chat;
 mod check;
 mod completion;
 mod error;
+mod forwarded;
 mod harmony;
 mod limits;
 mod media;

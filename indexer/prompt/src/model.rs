@@ -5,17 +5,19 @@
 
 mod family;
 pub(crate) mod files;
+mod templates;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Value as Json};
 
-use crate::anthropic;
+use crate::anthropic::{self, MessagesRequest};
 use crate::chat::{self, ChatInput, ChatRequest, Rendered, TemplateInput};
 use crate::completion;
 use crate::error::{LoadError, PromptError};
+use crate::forwarded;
 use crate::harmony::Harmony;
 use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::media::MediaCuts;
@@ -23,7 +25,7 @@ use crate::memo::{Cuts, Fold, Folded, Memo, Parts, Tenant, Text};
 use crate::prepared::{Prepared, PromptTokens};
 use crate::request::{PromptRequest, Task, Truncate};
 use crate::responses::{self, Converted, ResponsesRequest};
-use crate::template::{ChatTemplate, Clock, ContentFormat, SystemClock, source, takes_later_system};
+use crate::template::{Clock, ContentFormat, SystemClock};
 use crate::tokenizer::{
     Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
 };
@@ -31,6 +33,7 @@ use crate::version::{EngineVersion, InlineSystem, RenderingRules};
 
 pub use family::ChatRenderer;
 use family::Family;
+use templates::ChatTemplates;
 
 /// Where a model's files are, and what must be known of the engine that serves it.
 #[derive(Clone)]
@@ -74,14 +77,6 @@ pub struct ModelPrompt {
     length: ModelLength,
     media_cuts: MediaCuts,
     anthropic: anthropic::Conversion,
-}
-
-/// The compiled templates of a model.
-struct ChatTemplates {
-    plain: Option<ChatTemplate>,
-    with_tools: Option<ChatTemplate>,
-    /// Each of them takes a system message that is not the first one.
-    take_later_system: bool,
 }
 
 // === impl ModelFiles ===
@@ -138,6 +133,11 @@ impl ModelPrompt {
             Family::Jinja => ChatTemplates::load(files, rules, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
         };
+        // An engine asks the template although it renders without it.
+        let take_later_system = chat.as_ref().map_or_else(
+            |_| templates::take_later_system(files, &config_path, &config),
+            |templates| templates.take_later_system,
+        );
         let harmony = (family == Family::Harmony).then(|| {
             let clock = Arc::clone(&files.clock);
             Harmony::new(files.engine_version, &rules, &reference, files.exclude_tools_when_none, clock)
@@ -169,19 +169,18 @@ impl ModelPrompt {
             media_cuts,
             anthropic: anthropic::Conversion::default(),
         };
-        model.anthropic = model.find_conversion(files.chat_template.is_some());
+        model.anthropic = model.find_conversion(files.chat_template.is_some(), take_later_system);
         Ok(model)
     }
 
     /// What the templates decide about the conversion of `/v1/messages`.
-    fn find_conversion(&self, has_explicit_template: bool) -> anthropic::Conversion {
+    fn find_conversion(&self, has_explicit_template: bool, take_later_system: bool) -> anthropic::Conversion {
         let rules = &self.chat_settings.rules.anthropic;
-        let takes_later_system = self.chat.as_ref().is_ok_and(|templates| templates.take_later_system);
         let merges_inline_system = match rules.inline_system {
             InlineSystem::Refused => false,
             InlineSystem::Merged => true,
-            InlineSystem::KeptByExplicitTemplate => !(has_explicit_template && takes_later_system),
-            InlineSystem::KeptByTemplate => !takes_later_system,
+            InlineSystem::KeptByExplicitTemplate => !(has_explicit_template && take_later_system),
+            InlineSystem::KeptByTemplate => !take_later_system,
         };
         let probe = |effort| {
             let request = ChatRequest {
@@ -212,23 +211,18 @@ impl ModelPrompt {
             }
             PromptRequest::Chat(request) => self.prepare_chat(&request),
             PromptRequest::Responses(request) => self.prepare_responses(&request),
-            PromptRequest::Messages(_) if self.harmony.is_some() => {
-                Err(PromptError::not_renderable("messages to models with the harmony encoding are not known"))
-            }
-            PromptRequest::Messages(request) => {
-                let input = anthropic::read(&self.chat_settings, self.anthropic, &request)?;
-                self.prepare_rendered(self.render(input)?, SpecialTokens::Omit, Truncation::None)
-            }
+            PromptRequest::Messages(request) => self.prepare_messages(&request),
         }
     }
 
     fn prepare_chat<'a>(&self, request: &ChatRequest<'_>) -> Result<Prepared<'a>, PromptError> {
-        let reads_ids = self.chat_settings.rules.reads_prompt_token_ids && !request.has_media;
-        match request.prompt_token_ids.filter(|_| reads_ids) {
-            Some([]) => return Err(PromptError::refused("prompt_token_ids is an empty list")),
+        let rules = &self.chat_settings.rules;
+        let reads_ids = rules.reads_prompt_token_ids && !(rules.checks_prompt_token_ids && request.has_media);
+        if let Some(ids) = request.prompt_token_ids.filter(|_| reads_ids)
+            && let Some(ids) = forwarded::take(rules, ids.to_vec())?
+        {
             // The engine neither renders nor truncates.
-            Some(ids) => return Ok(Prepared::Ids(PromptTokens::whole(ids.to_vec()))),
-            None => {}
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
         }
         if let Some(harmony) = &self.harmony {
             return harmony.as_ref().map_err(Clone::clone)?.chat(request)?.prepare(&*self.encoder);
@@ -237,6 +231,24 @@ impl ModelPrompt {
         let special = request.add_special_tokens.map_or(SpecialTokens::Omit, SpecialTokens::from);
         let rendered = self.render(chat::read(&self.chat_settings, request)?)?;
         self.prepare_rendered(rendered, special, truncation)
+    }
+
+    fn prepare_messages<'a>(&self, request: &MessagesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
+        let rules = &self.chat_settings.rules;
+        let converted = anthropic::convert(&rules.anthropic, self.anthropic, request)?;
+        let has_media = request.has_media || chat::has_media(&converted.messages);
+        if let Some(ids) = forwarded::read(rules, converted.transfer.as_ref(), has_media)? {
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
+        }
+        let Some(harmony) = &self.harmony else {
+            let rendered = self.render(converted.into_chat(&self.chat_settings, has_media)?)?;
+            return self.prepare_rendered(rendered, SpecialTokens::Omit, Truncation::None);
+        };
+        let harmony = harmony.as_ref().map_err(Clone::clone)?;
+        if has_media {
+            return Err(PromptError::Media);
+        }
+        harmony.messages(converted)?.prepare(&*self.encoder)
     }
 
     fn prepare_responses<'a>(&self, request: &ResponsesRequest<'_>) -> Result<Prepared<'a>, PromptError> {
@@ -250,7 +262,12 @@ impl ModelPrompt {
                 .responses(request.members)?
                 .prepare(&*self.encoder);
         }
-        let Converted { chat, is_truncated } = responses::read(&self.chat_settings, request)?;
+        let Converted { chat, is_truncated, transfer } = responses::read(&self.chat_settings, request)?;
+        let has_media =
+            request.has_media || chat.messages.as_array().is_some_and(|list| chat::has_media(list));
+        if let Some(ids) = forwarded::read(&self.chat_settings.rules, transfer.as_ref(), has_media)? {
+            return Ok(Prepared::Ids(PromptTokens::whole(ids)));
+        }
         let truncate = Truncate {
             tokens: is_truncated.then_some(-1),
             side: None,
@@ -353,41 +370,6 @@ impl ModelPrompt {
     pub fn content_format(&self) -> Option<ContentFormat> {
         let templates = self.chat.as_ref().ok()?;
         Some(templates.choose(false)?.content_format())
-    }
-}
-
-// === impl ChatTemplates ===
-
-impl ChatTemplates {
-    /// The inner error: the model has none.
-    fn load(
-        files: &ModelFiles,
-        rules: RenderingRules,
-        config_path: &Path,
-        config: &Map<String, Json>,
-    ) -> Result<Result<Self, PromptError>, LoadError> {
-        let found = source::find(&files.dir, files.chat_template.as_deref(), config_path, config)?;
-        let Some(sources) = found else {
-            return Ok(Err(PromptError::not_renderable("the model has no chat template")));
-        };
-        let compile = |source: source::Source| {
-            ChatTemplate::compile(&source.text, rules.content_detection, Arc::clone(&files.clock))
-                .map_err(|error| LoadError::BadTemplate { path: source.path, why: error.to_string() })
-        };
-        let take_later_system = [&sources.plain, &sources.with_tools]
-            .into_iter()
-            .flatten()
-            .all(|source| takes_later_system(&source.text));
-        Ok(Ok(ChatTemplates {
-            take_later_system,
-            plain: sources.plain.map(compile).transpose()?,
-            with_tools: sources.with_tools.map(compile).transpose()?,
-        }))
-    }
-
-    fn choose(&self, has_tools: bool) -> Option<&ChatTemplate> {
-        let special = if has_tools { self.with_tools.as_ref() } else { None };
-        special.or(self.plain.as_ref())
     }
 }
 

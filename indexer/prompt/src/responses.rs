@@ -22,7 +22,7 @@ use crate::error::PromptError;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResponsesRequest<'a> {
     /// A JSON object with those members of the body that can reach the token ids: `input`, `instructions`, `tools`,
-    /// `tool_choice`, `reasoning`, `truncation`, `chat_template_kwargs`, `prompt`. Others are ignored.
+    /// `tool_choice`, `reasoning`, `truncation`, `chat_template_kwargs`, `kv_transfer_params`, `prompt`. Others are ignored.
     pub members: &'a [u8],
     /// `max_output_tokens`, where known: it makes room where the prompt is truncated.
     pub max_output_tokens: Option<u32>,
@@ -35,6 +35,8 @@ pub(crate) struct Converted {
     pub chat: ChatInput<'static>,
     /// The prompt is cut to the model's length.
     pub is_truncated: bool,
+    /// The value of `kv_transfer_params`.
+    pub transfer: Option<Json>,
 }
 
 pub(crate) fn read(settings: &Settings, request: &ResponsesRequest<'_>) -> Result<Converted, PromptError> {
@@ -79,7 +81,8 @@ pub(crate) fn read(settings: &Settings, request: &ResponsesRequest<'_>) -> Resul
         continue_final_message: is_continued,
         has_media: request.has_media,
     };
-    Ok(Converted { chat, is_truncated })
+    let transfer = members.shift_remove("kv_transfer_params");
+    Ok(Converted { chat, is_truncated, transfer })
 }
 
 /// Efforts that the library with the request's types knows. It is not the engine's own and has a release of its own.

@@ -2,27 +2,34 @@
 //!
 //! In: the template's source ([`source`]) and per request a [`Context`]. Out: the prompt text. The engine renders in
 //! Python with Jinja's sandbox; what differs from there is made equal here: JSON and floats in Python's notation
-//! ([`python_json`], [`python_repr`]), the functions that model templates use ([`environment`]), the `generation` tag
-//! ([`generation_tag`]). [`survey`] reads from the template's syntax tree what the engine reads from it.
+//! ([`python_json`], [`python_repr`]), values that become texts ([`concatenation`], [`python_text`]), the functions that
+//! model templates use ([`environment`]), the `generation` tag ([`generation_tag`]). [`survey`] reads from the template's
+//! syntax tree what the engine reads from it.
 
 mod clock;
+mod concatenation;
 mod environment;
 mod generation_tag;
 mod python_json;
 mod python_number;
 mod python_repr;
+mod python_text;
 pub(crate) mod source;
 mod survey;
+mod tree;
 mod value;
 
 pub use clock::{Clock, FixedClock, SystemClock};
 pub(crate) use environment::takes_later_system;
+pub(crate) use python_json::python_dumps;
 pub(crate) use python_repr::python_str;
+pub(crate) use python_text::{is_python_space, python_strip};
 pub use survey::ContentFormat;
 pub(crate) use value::{from_json, from_map};
 
 use std::sync::Arc;
 
+use minijinja::machinery::parse;
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind};
 
@@ -30,6 +37,7 @@ use crate::error::PromptError;
 use crate::limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES};
 use crate::version::ContentDetection;
 use survey::Survey;
+use tree::Tree;
 
 /// Name under which a template is compiled; shows up in error messages only.
 const NAME: &str = "chat_template";
@@ -63,8 +71,11 @@ impl ChatTemplate {
         let syntax = |error: minijinja::Error| CompileError::Syntax(describe(&error));
         let rewritten = generation_tag::rewrite(source);
         let mut environment = environment::build(clock).map_err(syntax)?;
-        let survey = Survey::of(source, &rewritten, environment.syntax(), detection).map_err(syntax)?;
-        environment.add_template_owned(NAME, rewritten.into_owned()).map_err(syntax)?;
+        let root = parse(&rewritten, NAME, environment.syntax().clone()).map_err(syntax)?;
+        let tree = Tree::of(&root);
+        let survey = Survey::of(source, &tree, detection);
+        let compiled = concatenation::rewrite(&rewritten, &tree.concatenations);
+        environment.add_template_owned(NAME, compiled.into_owned()).map_err(syntax)?;
         Ok(ChatTemplate { environment, survey })
     }
 

@@ -118,8 +118,12 @@ pub struct RenderingRules {
     pub reads_truncation_side: bool,
     /// `truncation_side` of embeddings. From 0.18; before, it is ignored.
     pub reads_embedding_truncation_side: bool,
-    /// `kv_transfer_params.prompt_token_ids` of a chat are served in place of its messages. From 0.27.
+    /// `kv_transfer_params.prompt_token_ids` of chats, messages and, but for gpt-oss, responses are served in place of what
+    /// would be rendered. From 0.27.
     pub reads_prompt_token_ids: bool,
+    /// Such ids must be a list that is not empty, and media in the request win over them. From 0.32; before, ids are
+    /// served whatever the messages hold, and an empty list is none.
+    pub checks_prompt_token_ids: bool,
     pub responses: ResponsesRules,
     pub anthropic: AnthropicRules,
 }
@@ -205,6 +209,7 @@ impl RenderingRules {
             reads_truncation_side: version.since(0, 22),
             reads_embedding_truncation_side: version.since(0, 18),
             reads_prompt_token_ids: version.since(0, 27),
+            checks_prompt_token_ids: version.since(0, 32),
             responses: ResponsesRules::of(version),
             anthropic: AnthropicRules::of(version),
         }
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn switches_turn_at_their_release_and_not_before() {
         type Switch = fn(&RenderingRules) -> bool;
-        let table: [(u16, Switch); 52] = [
+        let table: [(u16, Switch); 53] = [
             (22, |r| r.content_detection != ContentDetection::Messages),
             (30, |r| r.content_detection == ContentDetection::MacroParameters),
             (27, |r| !r.keeps_unknown_tool_keys),
@@ -282,6 +287,7 @@ mod tests {
             (22, |r| r.reads_truncation_side),
             (18, |r| r.reads_embedding_truncation_side),
             (27, |r| r.reads_prompt_token_ids),
+            (32, |r| r.checks_prompt_token_ids),
             (18, |r| r.responses.prefers_reasoning_content),
             (20, |r| r.responses.drops_empty_tools),
             (20, |r| r.responses.checks_tool_choice),

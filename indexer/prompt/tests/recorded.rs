@@ -86,8 +86,9 @@ fn rules_of_another_release_give_other_ids() {
     assert_eq!(differing, ["chat-tools-extra-fields", "chat-developer"]);
 }
 
-/// One check per release, so that a failure names it. `want` counts texts, refusals, and requests that only we render.
-fn check_requests(version: &str, want: (usize, usize, usize)) {
+/// One check per release, so that a failure names it. `want` counts texts, refusals, requests that only we render, and
+/// those that only the engine does.
+fn check_requests(version: &str, want: (usize, usize, usize, usize)) {
     let mut files = ModelFiles::in_dir(&*QWEN3);
     files.engine_version = version.parse().unwrap();
     files.trust_request_template = true;
@@ -96,18 +97,26 @@ fn check_requests(version: &str, want: (usize, usize, usize)) {
     let model = ModelPrompt::load(&files).unwrap();
     let report = requests::compare(&model, &fixture(&format!("requests/vllm-{version}.jsonl.gz")));
     assert_eq!(report.faults, [""; 0], "release {version}");
-    assert_eq!((report.texts, report.refusals, report.lenient), want, "release {version}");
+    let counts = (report.texts, report.refusals, report.lenient, report.unsupported);
+    assert_eq!(counts, want, "release {version}");
 }
 
 #[test]
 fn requests_become_the_text_that_engines_make_of_them() {
-    check_requests("0.16", (1332, 465, 59));
-    check_requests("0.20", (1347, 457, 52));
-    check_requests("0.21", (1363, 441, 52));
-    check_requests("0.23", (1420, 380, 56));
-    check_requests("0.26", (1420, 380, 56));
-    check_requests("0.28", (1420, 380, 56));
-    check_requests("0.32", (1428, 372, 56));
+    check_requests("0.16", (1332, 465, 59, 0));
+    check_requests("0.20", (1347, 457, 52, 0));
+    check_requests("0.21", (1363, 441, 52, 0));
+    check_requests("0.23", (1420, 380, 56, 0));
+    check_requests("0.26", (1420, 380, 56, 0));
+    check_requests("0.28", (1420, 380, 56, 0));
+    check_requests("0.32", (1428, 372, 56, 0));
+}
+
+#[test]
+fn developer_messages_with_tools_become_the_text_that_engines_make_of_them() {
+    check_requests("0.16-developer", (100, 4, 0, 24));
+    check_requests("0.23-developer", (100, 8, 0, 20));
+    check_requests("0.32-developer", (100, 8, 0, 20));
 }
 
 /// `want` counts texts, refusals, requests that depend on what is not known here, and requests that only we render.

@@ -35,7 +35,7 @@ pub const TOKENIZER_QUEUE_PER_THREAD: usize = 32;
 pub const PROMPT_MEMO_BYTES: usize = 128 << 20;
 /// 512 replicas with 256 sequences each, twice over; about 100 bytes each.
 pub const RESERVATIONS: usize = 1 << 18;
-/// About 40 bytes each: well under 1 GiB for the block references of some hundred replicas.
+/// About 60 bytes each at most: 600 MB, for the block references of some hundred replicas.
 pub const INDEX_BLOCKS: usize = 10_000_000;
 
 /// An engine replays thousands of batches a second; what has not come in this time will not come soon.

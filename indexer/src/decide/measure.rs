@@ -38,7 +38,7 @@ pub(super) struct Measured {
     pub(super) further_tokens: u64,
     /// The only prompt of its request. Of several, an engine reports a sum that nothing can be held against.
     pub(super) single: bool,
-    /// We made the tokens of a text, and an engine that made others is of another mind. Of ids that the client gave, of
+    /// We made the tokens of a text, and an engine that made others is of another mind. Of ids that the client gave,
     /// and of requests whose usage does not count the whole prompt, nothing can be learnt.
     pub(super) is_ours: bool,
     /// Why the tokens are those of the prompt's beginning only.

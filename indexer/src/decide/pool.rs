@@ -136,6 +136,7 @@ impl Drop for Admission {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -153,7 +154,12 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let soon = Instant::now() + Duration::from_millis(20);
-        assert_eq!(pool.run(Lane::Quick, 1, Some(soon), || ()).await, Err(PoolError::Late));
+        let ran = Arc::new(AtomicBool::new(false));
+        let late = {
+            let ran = ran.clone();
+            move || ran.store(true, Ordering::Relaxed)
+        };
+        assert_eq!(pool.run(Lane::Quick, 1, Some(soon), late).await, Err(PoolError::Late));
         let waiting = tokio::spawn({
             let pool = pool.clone();
             async move { pool.run(Lane::Quick, 1, None, || 7).await }
@@ -166,6 +172,7 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(true));
         assert_eq!(waiting.await.unwrap(), Ok(7));
         assert_eq!(pool.jobs(), 0);
+        assert!(!ran.load(Ordering::Relaxed), "what was given up on is never begun");
     }
 
     #[tokio::test]

@@ -57,3 +57,49 @@ impl From<&PromptError> for Reason {
         Self::Prompt(PromptReason(error.reason()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every reason that begins here; those of the filter are in its own README.
+    fn own() -> Vec<Reason> {
+        let media = Reason::Filter(outcome::Reason::Media);
+        let prompt = PromptError::REASONS.map(|name| Reason::Prompt(PromptReason(name)));
+        let mut all = vec![
+            media,
+            Reason::PreviousResponse,
+            Reason::PreviousResponseUnknown,
+            Reason::UnknownModel,
+            Reason::NoTokenizer,
+            Reason::BelowBlock,
+            Reason::NoEvents,
+            Reason::Busy,
+            Reason::Late,
+            Reason::Failed,
+        ];
+        all.extend(prompt);
+        for reason in &all {
+            // A new reason stops the build here, and belongs into the list above.
+            match reason {
+                Reason::Filter(_) | Reason::PreviousResponse | Reason::PreviousResponseUnknown => {}
+                Reason::UnknownModel | Reason::NoTokenizer | Reason::Prompt(_) | Reason::BelowBlock => {}
+                Reason::NoEvents | Reason::Busy | Reason::Late | Reason::Failed => {}
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_readme_lists_every_reason_and_no_other() {
+        let readme = include_str!("../../README.md");
+        let (_, section) = readme.split_once("## Why a request is ranked by load only").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let listed: BTreeSet<&str> = rows.map(|(name, _)| name).collect();
+        let given: BTreeSet<&str> = own().into_iter().map(Reason::name).collect();
+        assert_eq!(listed, given);
+    }
+}

@@ -103,7 +103,9 @@ const INDEX_COUNTERS: [IndexCounter; 3] = [
 type IndexGauge = (&'static str, &'static str, fn(&IndexStats) -> usize);
 
 const INDEX_GAUGES: [IndexGauge; 3] = [
-    ("index_blocks", "Distinct blocks held by any stream", |stats| stats.blocks),
+    ("index_blocks", "Distinct blocks held or expected by any stream, or leading to one", |stats| {
+        stats.blocks
+    }),
     ("index_references", "Pairs of a stream and an engine hash", |stats| stats.references),
     ("index_speculative_blocks", "Pairs of a stream and a block held speculatively", |stats| {
         stats.speculative_blocks

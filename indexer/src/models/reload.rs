@@ -171,7 +171,7 @@ impl Reloader {
         let (directory, fleet) = (self.engines.borrow().clone(), self.view.current());
         let models = self.registry.current();
         let versions =
-            models.in_use().map(|(index, _)| (index, most_common(&directory.versions(index, &fleet))));
+            models.loads().map(|(index, _, _)| (index, most_common(&directory.versions(index, &fleet))));
         versions.filter_map(|(index, version)| Some((index, version?))).collect()
     }
 

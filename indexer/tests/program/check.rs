@@ -106,6 +106,15 @@ async fn a_check_without_an_engine_or_a_usable_configuration_says_so_by_its_code
     let (code, text) = check(&written("models: 5", "check-bad"), &[]).await;
     assert!(code == 64 && text.contains("models: found 5"), "{code} {text}");
 
+    // Names under `invalid` are never found.
+    let unknown = format!(
+        "models: [{{ name: tiny, tokenizer_dir: {:?} }}]\n\
+         endpoints: {{ dns: [{{ name: nobody.invalid, port: 8000, model: tiny }}] }}\n",
+        folder.path()
+    );
+    let (code, text) = check(&written(&unknown, "check-unknown"), &[]).await;
+    assert!(code == 69 && text.contains("nobody.invalid cannot be looked up"), "{code} {text}");
+
     // An engine that answers, but has none of the pages.
     let engine = HttpEngine::start().await;
     engine.say("/version", json!({ "version": "0.30.0" }));

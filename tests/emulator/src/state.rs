@@ -27,6 +27,8 @@ pub struct RankDump {
     pub waiting: usize,
     /// Share of blocks held, 0 to 1.
     pub kv_usage: f64,
+    /// Changes of the cache that wait for the next batch: an idle engine tells of a reset only then.
+    pub unpublished: usize,
     /// Totals since the start.
     pub counters: Counters,
     /// Batches given to the publisher, silent ones included.
@@ -85,6 +87,7 @@ pub(crate) async fn dump(shared: &Shared) -> StateDump {
             running: snapshot.running,
             waiting: snapshot.waiting,
             kv_usage: snapshot.usage,
+            unpublished: snapshot.unpublished,
             counters: snapshot.counters,
             batches: stats.batches,
             batches_lost: stats.batches_lost,

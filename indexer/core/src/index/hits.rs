@@ -1,10 +1,15 @@
-//! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each block size, until nobody
-//! holds what comes next. Streams with slower media are walked a second time, for what those add.
+//! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each layout, until nobody
+//! holds what comes next.
+//!
+//! Many streams may hold the beginning of a prompt, few hold much of it. So those of the first chain are gone through
+//! once only, at the end, and on the way from chain to chain only those that hold something of the second. Those with
+//! slower media are walked a second time, for what these add.
 
+use crate::key::BlockKey;
 use crate::prompt_keys::{Layout, PromptKeys};
 use crate::stream::StreamId;
 
-use super::chains::Chains;
+use super::chains::{Chain, Chains};
 use super::groups::{GroupMask, WindowBlocks};
 use super::hold::Hold;
 use super::place::Slot;
@@ -30,12 +35,23 @@ pub struct Hit {
 pub struct Hits {
     /// Sorted by stream.
     found: Vec<Hit>,
-    /// Streams with one group that have held every block so far; sorted by slot.
-    plain: Vec<Slot>,
-    /// The same of streams with several groups.
+    /// Streams that hold the first chain and something of the second; sorted by slot. Of those with several groups too,
+    /// but then it means nothing.
+    deep: Vec<Deep>,
+    /// Streams with several groups that have held every block so far; sorted by slot.
     grouped: Vec<GroupedWalk>,
     /// Streams with slower media that have held every block so far, here or there.
     slower: Vec<SlowerWalk>,
+}
+
+/// How far one stream holds a prompt.
+#[derive(Clone, Copy, Debug)]
+struct Deep {
+    slot: Slot,
+    /// Leading blocks.
+    blocks: u32,
+    /// It has held every block so far.
+    goes_on: bool,
 }
 
 /// A stream whose blocks must be looked at one by one, and that has held every one so far.
@@ -50,15 +66,6 @@ struct GroupedWalk {
     depth: u32,
     /// Blocks of the longest hit so far.
     hit: u32,
-}
-
-/// One lookup for one block size, on its way.
-struct Search<'a> {
-    streams: &'a Streams,
-    layout: Layout,
-    /// Blocks behind the walks.
-    depth: u32,
-    found: &'a mut Vec<Hit>,
 }
 
 // === impl Hits ===
@@ -89,38 +96,36 @@ impl Hits {
 }
 
 pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
-    let Hits { found, plain, grouped, slower } = out;
+    let Hits { found, deep, grouped, slower } = out;
     found.clear();
     for (layout, prompt) in keys.reusable() {
-        plain.clear();
+        deep.clear();
         grouped.clear();
-        let mut search = Search { streams, layout, depth: 0, found: &mut *found };
-        let mut rest = prompt;
-        while let Some(next) = rest.first()
-            && let Some(chain) = chains.beginning(*next)
+        let Some((first, blocks, mut rest)) = next(chains, prompt) else { continue };
+        if streams.has_grouped() {
+            begin_grouped(streams, layout, first, blocks, grouped, found);
+        }
+        if let Some((second, more, behind)) = next(chains, rest) {
+            enter(first.holds(), blocks, second.holds(), more, deep);
+            go_on_grouped(streams, layout, second, more, grouped, found);
+            rest = behind;
+        }
+        while (!grouped.is_empty() || deep.iter().any(|deep| deep.goes_on))
+            && let Some((chain, more, behind)) = next(chains, rest)
         {
-            let common = chain.common(rest);
-            let blocks = u32::try_from(common).unwrap_or(u32::MAX);
-            if search.depth == 0 {
-                search.begin(chain.holds(), blocks, plain, grouped);
-            } else {
-                search.go_on(chain.holds(), blocks, plain, grouped);
-            }
-            search.depth += blocks;
-            rest = rest.get(common..).unwrap_or_default();
-            if plain.is_empty() && grouped.is_empty() {
-                break;
-            }
+            go_on(chain.holds(), more, deep);
+            go_on_grouped(streams, layout, chain, more, grouped, found);
+            rest = behind;
         }
-        for slot in &*plain {
-            search.end(*slot, search.depth);
-        }
+        list(streams, layout, first.holds(), blocks, deep, found);
         for walk in &*grouped {
-            search.end(walk.slot, walk.hit);
+            walk.end(streams, layout, found);
         }
     }
-    // Nearly sorted already, which this sort makes use of.
-    found.sort_by_key(|hit| hit.stream);
+    // Sorted already where names rise with slots, which is so until an endpoint leaves and another one comes.
+    if !found.is_sorted_by_key(|hit| hit.stream) {
+        found.sort_unstable_by_key(|hit| hit.stream);
+    }
     if !streams.with_slower().is_empty() {
         slower::find(chains, streams, keys, slower, found);
     }
@@ -132,78 +137,110 @@ fn usable_tokens(layout: Layout, blocks: u32) -> u32 {
     blocks.saturating_sub(u32::from(layout.ahead() > 0)).saturating_mul(layout.size())
 }
 
-// === impl Search ===
+/// The chain that the rest of a prompt begins with, how many blocks of it that are, and what comes behind them.
+#[inline]
+fn next<'a, 'p>(chains: &'a Chains, rest: &'p [BlockKey]) -> Option<(&'a Chain, u32, &'p [BlockKey])> {
+    let chain = chains.beginning(*rest.first()?)?;
+    let common = chain.common(rest);
+    Some((chain, u32::try_from(common).unwrap_or(u32::MAX), rest.get(common..).unwrap_or_default()))
+}
 
-impl Search<'_> {
-    /// The first chain: whoever holds something of it is looked at.
-    fn begin(
-        &mut self,
-        holds: &[(Slot, Hold)],
-        blocks: u32,
-        plain: &mut Vec<Slot>,
-        grouped: &mut Vec<GroupedWalk>,
-    ) {
-        for (slot, hold) in holds {
-            match self.streams.get(*slot).and_then(|stream| stream.reading(self.layout)) {
-                None => {}
-                Some(Reading::Plain) => {
-                    let goes_on = self.takes(*slot, hold, blocks);
-                    plain.extend(goes_on.then_some(*slot));
-                }
-                Some(Reading::Grouped { full, windows }) => {
-                    let runs = WindowBlocks::default();
-                    let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
-                    if walk.takes(hold, blocks) { grouped.push(walk) } else { self.end(*slot, walk.hit) }
-                }
-            }
+/// From the first chain into the second: who holds all `blocks` of the first, and something of the `more` of the second.
+fn enter(first: &[(Slot, Hold)], blocks: u32, second: &[(Slot, Hold)], more: u32, deep: &mut Vec<Deep>) {
+    let mut seeker = Seeker(first);
+    for (slot, hold) in second {
+        if seeker.seek(*slot).is_some_and(|before| before.reach(blocks) == blocks) {
+            let reach = hold.reach(more);
+            deep.push(Deep { slot: *slot, blocks: blocks + reach, goes_on: reach == more });
         }
     }
+}
 
-    /// A further chain: only who has held everything before it is looked at.
-    fn go_on(
-        &mut self,
-        holds: &[(Slot, Hold)],
-        blocks: u32,
-        plain: &mut Vec<Slot>,
-        grouped: &mut Vec<GroupedWalk>,
-    ) {
-        let mut seeker = Seeker(holds);
-        plain.retain(|slot| match seeker.seek(*slot) {
-            Some(hold) => self.takes(*slot, hold, blocks),
-            None => {
-                self.end(*slot, self.depth);
-                false
-            }
-        });
-        let mut seeker = Seeker(holds);
-        grouped.retain_mut(|walk| {
-            let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, blocks));
-            if !goes_on {
-                self.end(walk.slot, walk.hit);
-            }
-            goes_on
-        });
+/// From a later chain into the next one.
+fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
+    let mut seeker = Seeker(holds);
+    for deep in deep.iter_mut().filter(|deep| deep.goes_on) {
+        let reach = seeker.seek(deep.slot).map_or(0, |hold| hold.reach(more));
+        deep.blocks += reach;
+        deep.goes_on = reach == more;
     }
+}
 
-    /// Takes the first `blocks` of a chain, all at once; `false`: not all of them are held, so the walk is over.
-    #[inline]
-    fn takes(&mut self, slot: Slot, hold: &Hold, blocks: u32) -> bool {
-        let reach = hold.reach(blocks);
-        if reach < blocks {
-            self.end(slot, self.depth + reach);
-        }
-        reach == blocks
-    }
-
-    #[inline]
-    fn end(&mut self, slot: Slot, hit: u32) {
-        let tokens = usable_tokens(self.layout, hit);
-        if tokens > 0
-            && let Some(stream) = self.streams.get(slot)
+/// Lists the streams with one group, all of which hold something of the first chain. A function of its own, so that
+/// what its loop works with stays in registers.
+#[inline(never)]
+fn list(
+    streams: &Streams,
+    layout: Layout,
+    first: &[(Slot, Hold)],
+    blocks: u32,
+    mut deep: &[Deep],
+    found: &mut Vec<Hit>,
+) {
+    // Filled in place and cut: a vector that is pushed to keeps its length in memory, so that each push waits for the
+    // one before.
+    let begin = found.len();
+    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0, with_slower: 0 });
+    let mut count = 0;
+    let (_, places) = found.split_at_mut(begin);
+    let mut places = places.iter_mut();
+    for (slot, hold) in first {
+        let mut reach = hold.reach(blocks);
+        if let [next, behind @ ..] = deep
+            && next.slot == *slot
         {
-            self.found.push(Hit { stream: stream.id, tokens, with_slower: tokens });
+            deep = behind;
+            reach = next.blocks;
+        }
+        let tokens = usable_tokens(layout, reach);
+        if tokens > 0
+            && let Some(stream) = streams.plain(*slot, layout)
+            && let Some(place) = places.next()
+        {
+            *place = Hit { stream, tokens, with_slower: tokens };
+            count += 1;
         }
     }
+    found.truncate(begin + count);
+}
+
+/// The first chain, for streams with several groups: whoever holds something of it is looked at.
+#[cold]
+fn begin_grouped(
+    streams: &Streams,
+    layout: Layout,
+    first: &Chain,
+    blocks: u32,
+    grouped: &mut Vec<GroupedWalk>,
+    found: &mut Vec<Hit>,
+) {
+    for (slot, hold) in first.holds() {
+        let reading = streams.get(*slot).and_then(|stream| stream.reading(layout));
+        if let Some(Reading::Grouped { full, windows }) = reading {
+            let runs = WindowBlocks::default();
+            let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
+            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, layout, found) }
+        }
+    }
+}
+
+/// A further chain, for those of them that have held everything before it.
+fn go_on_grouped(
+    streams: &Streams,
+    layout: Layout,
+    chain: &Chain,
+    more: u32,
+    grouped: &mut Vec<GroupedWalk>,
+    found: &mut Vec<Hit>,
+) {
+    let mut seeker = Seeker(chain.holds());
+    grouped.retain_mut(|walk| {
+        let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, more));
+        if !goes_on {
+            walk.end(streams, layout, found);
+        }
+        goes_on
+    });
 }
 
 /// Finds holds by rising slots.
@@ -212,17 +249,18 @@ struct Seeker<'a>(&'a [(Slot, Hold)]);
 // === impl Seeker ===
 
 impl<'a> Seeker<'a> {
+    /// Looks twice as far ahead each time, and then between the last two: one of few is found among many in few steps,
+    /// and the next one at once.
     fn seek(&mut self, slot: Slot) -> Option<&'a Hold> {
-        while let [(first, hold), behind @ ..] = self.0 {
-            if *first == slot {
-                return Some(hold);
-            }
-            if *first > slot {
-                return None;
-            }
-            self.0 = behind;
+        let mut end = 1;
+        while self.0.get(end - 1).is_some_and(|(holder, _)| *holder < slot) {
+            end *= 2;
         }
-        None
+        let begin = end / 2;
+        let near = self.0.get(begin..end.min(self.0.len())).unwrap_or_default();
+        let at = begin + near.partition_point(|(holder, _)| *holder < slot);
+        self.0 = self.0.get(at..).unwrap_or_default();
+        self.0.first().filter(|(holder, _)| *holder == slot).map(|(_, hold)| hold)
     }
 }
 
@@ -244,6 +282,16 @@ impl GroupedWalk {
         true
     }
 
+    /// Lists the longest hit, if there is one.
+    fn end(&self, streams: &Streams, layout: Layout, found: &mut Vec<Hit>) {
+        let tokens = usable_tokens(layout, self.hit);
+        if tokens > 0
+            && let Some(stream) = streams.get(self.slot)
+        {
+            found.push(Hit { stream: stream.id, tokens, with_slower: tokens });
+        }
+    }
+
     /// Whether a hit may end behind this block: every windowed group has the blocks just before the boundary.
     fn may_end(&mut self, groups: GroupMask) -> bool {
         let mut may_end = true;
@@ -256,3 +304,6 @@ impl GroupedWalk {
         may_end
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,24 +54,19 @@ impl Hold {
     /// Leading blocks held or expected, of those before `end`; meant for streams whose only group is in slot 0.
     #[inline]
     pub(super) fn reach(&self, end: u32) -> u32 {
-        if self.solid >= end {
-            return end;
+        match &self.rest {
+            Some(rest) if self.solid < end => rest.reach(self.solid, end),
+            _ => self.solid.min(end),
         }
-        self.reach_from(0, end)
     }
 
     /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.
     pub(super) fn reach_from(&self, from: u32, end: u32) -> u32 {
-        let mut at = from.max(self.solid.min(end));
-        let Some(rest) = &self.rest else { return at };
-        while at < end {
-            match rest.expected.iter().find(|expected| expected.covers(at)) {
-                Some(expected) => at = expected.to,
-                None if rest.scattered.has(at) => at += 1,
-                None => break,
-            }
+        let at = from.max(self.solid.min(end));
+        match &self.rest {
+            Some(rest) if at < end => rest.reach(at, end),
+            _ => at,
         }
-        at.min(end)
     }
 
     /// The first block from `from` on that no group slot has, or `end`.
@@ -166,6 +161,19 @@ impl Hold {
 // === impl Rest ===
 
 impl Rest {
+    /// [`Hold::reach`] where the blocks before `at` are held.
+    #[inline(never)]
+    fn reach(&self, mut at: u32, end: u32) -> u32 {
+        while at < end {
+            match self.expected.iter().find(|expected| expected.covers(at)) {
+                Some(expected) => at = expected.to,
+                None if self.scattered.has(at) => at += 1,
+                None => break,
+            }
+        }
+        at.min(end)
+    }
+
     fn is_empty(&self) -> bool {
         self.scattered.0.is_empty() && self.others.is_empty() && self.expected.is_empty()
     }

@@ -65,6 +65,20 @@ impl References {
         self.hashes.get(&hash).map(Referent::place)
     }
 
+    /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
+    /// would be waited for by itself, which is most of what an event costs.
+    pub(super) fn fetch(&self, hashes: &[EngineHash]) {
+        let known = hashes.iter().filter(|hash| self.hashes.contains_key(*hash)).count();
+        std::hint::black_box(known);
+    }
+
+    /// Every engine hash with its copies in all groups, in no order.
+    pub(super) fn copies(&self) -> impl Iterator<Item = (EngineHash, u32)> {
+        let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
+        let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
+        placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
+    }
+
     /// Chains that the stream's events named; may name one more than once.
     pub(super) fn chains(&self) -> impl Iterator<Item = ChainId> {
         self.hashes.values().map(|referent| ChainId(referent.chain))
@@ -80,6 +94,10 @@ impl References {
 
     /// Counts a copy under the hash. `known`: the place of the block that it stands for, if the block has one; else
     /// `make` gives it one, unless there is no room for it.
+    ///
+    /// Always inlined: what `make` works with must be in registers. Read back from memory right after it was written, in
+    /// other portions, it would wait for all writes before it, the one of the last block's entry among them.
+    #[inline(always)]
     pub(super) fn refer(
         &mut self,
         hash: EngineHash,

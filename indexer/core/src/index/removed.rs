@@ -29,6 +29,7 @@ impl Index {
         match (removed.medium.slower(), stream.groups.find(removed.group)) {
             (Some(medium), _) => self.remove_slower(slot, removed, medium),
             (None, Some(group)) => {
+                stream.pool.fetch(&removed.hashes);
                 for hash in &removed.hashes {
                     self.remove_copy(slot, *hash, group);
                 }

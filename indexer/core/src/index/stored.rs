@@ -93,6 +93,7 @@ impl Index {
             return;
         };
         let ahead = namespace::ahead_of(stored);
+        stream.pool.fetch(&stored.hashes);
         self.change(slot, Entry::Told(origin), |entering| {
             let layer = Layer::Main { group };
             if role != Role::Full {
@@ -197,36 +198,65 @@ impl Entering<'_> {
         width: usize,
         layer: Layer,
     ) {
-        let mut parent = stored.parent;
-        let mut known = self.parent(stored);
+        let Some((mut after, root)) = self.parent(stored) else {
+            self.enter_behind_unknown(stored, hashes, width, layer);
+            return;
+        };
+        // All keys first: where nothing is hashed between them, the next blocks' entries are on their way from memory
+        // while one is made.
+        let keys = keys_of(self.hasher, root, stored, width);
+        let blocks = keys.len();
+        for (position, (hash, key)) in hashes.zip(keys).enumerate() {
+            let spot = Spot { after, key, more: blocks - position - 1 };
+            let Some(place) = self.enter_one(hash, spot, layer) else { return };
+            after = Some(place);
+        }
+    }
+
+    /// Returns the block's place; `None`: it has none, so those behind it cannot enter.
+    #[inline(always)]
+    fn enter_one(&mut self, hash: EngineHash, spot: Spot, layer: Layer) -> Option<Place> {
+        match self.copy(hash, spot, layer) {
+            Referred::Counted(place) => {
+                self.age(hash, layer);
+                Some(place)
+            }
+            Referred::TooMany(place) => Some(place),
+            Referred::Conflict => {
+                self.skipped.unknown_parent += count(spot.more);
+                None
+            }
+            Referred::Full => None,
+        }
+    }
+
+    /// The same where the block before the first is not known: until one is known by its hash, they are kept aside.
+    #[cold]
+    fn enter_behind_unknown(
+        &mut self,
+        stored: &Stored,
+        hashes: impl Iterator<Item = EngineHash>,
+        width: usize,
+        layer: Layer,
+    ) {
+        let Some(mut before) = stored.parent else { return };
+        let mut known: Option<(Option<Place>, BlockKey)> = None;
         let blocks = stored.tokens.len() / width.max(1);
-        let chunks = stored.tokens.chunks_exact(width.max(1));
-        for (position, (hash, tokens)) in hashes.zip(chunks).enumerate() {
+        for (position, (hash, tokens)) in hashes.zip(stored.tokens.chunks_exact(width.max(1))).enumerate() {
             let extras = namespace::extras_of(stored, position);
-            let more = blocks - position - 1;
-            known = match (known, parent) {
-                (Some((after, parent)), _) => {
+            known = match known {
+                Some((after, parent)) => {
                     let key = self.hasher.block(parent, tokens, &extras);
-                    match self.copy(hash, Spot { after, key, more }, layer) {
-                        Referred::Counted(place) => {
-                            self.age(hash, layer);
-                            Some((Some(place), key))
-                        }
-                        Referred::TooMany(place) => Some((Some(place), key)),
-                        Referred::Conflict => {
-                            self.skipped.unknown_parent += count(more);
-                            return;
-                        }
-                        Referred::Full => return,
-                    }
+                    let spot = Spot { after, key, more: blocks - position - 1 };
+                    let Some(place) = self.enter_one(hash, spot, layer) else { return };
+                    Some((Some(place), key))
                 }
-                (None, Some(parent)) => match self.copy_behind_unknown(hash, parent, tokens, extras, layer) {
+                None => match self.copy_behind_unknown(hash, before, tokens, extras, layer) {
                     Ok(known) => known,
                     Err(Refused) => return,
                 },
-                (None, None) => return,
             };
-            parent = Some(hash);
+            before = hash;
         }
     }
 
@@ -269,7 +299,7 @@ impl Entering<'_> {
     }
 
     /// Counts a copy of a block under its hash, and those counted while its place was not known.
-    #[inline]
+    #[inline(always)]
     pub(super) fn copy(&mut self, hash: EngineHash, spot: Spot, layer: Layer) -> Referred {
         let known = self.chains.find(spot.after, spot.key);
         let has_place = known.is_some() || self.chains.has_room();
@@ -373,4 +403,13 @@ fn pool(stream: &mut StreamBlocks, main: Slot, layer: Layer) -> Option<(&mut Ref
             stream.slower.as_mut().map(|slower| (&mut slower.pool, slower.slot, medium))
         }
     }
+}
+
+/// The keys of an event's blocks, which come after the one with the key `root`.
+fn keys_of(hasher: &KeyHasher, root: BlockKey, stored: &Stored, width: usize) -> Vec<BlockKey> {
+    let key = |parent: &mut BlockKey, (position, tokens): (usize, &[u32])| {
+        *parent = hasher.block(*parent, tokens, &namespace::extras_of(stored, position));
+        Some(*parent)
+    };
+    stored.tokens.chunks_exact(width.max(1)).enumerate().scan(root, key).collect()
 }

@@ -17,9 +17,23 @@ use super::stats::ClearCause;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Seat>,
+    /// Beside each slot: what a lookup needs of its stream.
+    cards: Vec<Card>,
     by_id: HashMap<StreamId, Slot>,
+    /// Streams that are read block by block.
+    grouped: usize,
     /// Slots of the streams that have told of slower media.
     slower: Vec<Slot>,
+}
+
+/// How lookups read a stream, in few bytes: they ask it of every stream that holds the beginning of a prompt. Kept by
+/// [`Streams::note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Card {
+    id: StreamId,
+    is_grouped: bool,
+    /// Of a stream whose holds are read at once.
+    plain: Option<Layout>,
 }
 
 /// Who has a slot.
@@ -95,10 +109,6 @@ impl Streams {
         self.get(self.slot(id)?)
     }
 
-    pub(super) fn by_id_mut(&mut self, id: StreamId) -> Option<&mut StreamBlocks> {
-        self.get_mut(self.slot(id)?)
-    }
-
     /// Begins a stream that does not exist.
     pub(super) fn add(&mut self, id: StreamId, model: &str) {
         let slot = self.take_seat(Seat::Stream(StreamBlocks::new(id, model)));
@@ -143,12 +153,60 @@ impl Streams {
             Some(seat) => *seat = taken,
             None => self.slots.push(taken),
         }
-        Slot(u32::try_from(slot).unwrap_or(u32::MAX))
+        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
+        self.note(slot);
+        slot
     }
 
     fn leave_seat(&mut self, slot: Slot) {
         if let Some(seat) = self.slots.get_mut(slot.index()) {
             *seat = Seat::Free;
+            self.note(slot);
+        }
+    }
+
+    /// To be called after anything changed that [`StreamBlocks::reading`] goes by.
+    pub(super) fn note(&mut self, slot: Slot) {
+        let new = self.get(slot).map_or(Card::NONE, Card::of);
+        if self.cards.len() <= slot.index() {
+            self.cards.resize(slot.index() + 1, Card::NONE);
+        }
+        if let Some(card) = self.cards.get_mut(slot.index()) {
+            self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
+            *card = new;
+        }
+    }
+
+    /// The stream's name, if its holds are read at once by lookups for this layout.
+    #[inline]
+    pub(super) fn plain(&self, slot: Slot, layout: Layout) -> Option<StreamId> {
+        self.cards.get(slot.index()).filter(|card| card.plain == Some(layout)).map(|card| card.id)
+    }
+
+    /// Some stream is read block by block.
+    pub(super) fn has_grouped(&self) -> bool {
+        self.grouped > 0
+    }
+
+    /// Whether nothing that lookups go by changed without being noted.
+    pub(super) fn is_noted(&self) -> bool {
+        let cards = self.slots.iter().map(|seat| seat.stream().map_or(Card::NONE, Card::of));
+        let grouped = self.cards.iter().filter(|card| card.is_grouped).count();
+        cards.eq(self.cards.iter().copied()) && grouped == self.grouped
+    }
+}
+
+// === impl Card ===
+
+impl Card {
+    const NONE: Self = Self { id: StreamId(0), is_grouped: false, plain: None };
+
+    fn of(stream: &StreamBlocks) -> Self {
+        let reading = stream.layout.and_then(|layout| stream.reading(layout));
+        Self {
+            id: stream.id,
+            is_grouped: matches!(reading, Some(Reading::Grouped { .. })),
+            plain: stream.layout.filter(|_| matches!(reading, Some(Reading::Plain))),
         }
     }
 }

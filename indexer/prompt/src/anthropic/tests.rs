@@ -26,7 +26,7 @@ const KEPT: Conversion = Conversion { merges_inline_system: false, disabled_effo
 fn convert(conversion: Conversion, members: &Json) -> Result<ChatInput<'static>, PromptError> {
     let members = members.to_string();
     let request = MessagesRequest { members: members.as_bytes(), has_media: false };
-    read(&settings(), conversion, &request)
+    super::convert(&settings().rules.anthropic, conversion, &request)?.into_chat(&settings(), false)
 }
 
 #[test]

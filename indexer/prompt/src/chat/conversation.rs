@@ -7,7 +7,7 @@ use minijinja::value::Value;
 use serde_json::{Map, Value as Json};
 
 use crate::error::PromptError;
-use crate::template::{ChatTemplate, from_json, from_map};
+use crate::template::{ChatTemplate, from_json, from_map, is_python_space, python_strip};
 
 /// Appended to the last message to find its end in the rendered text. The blank shows whether the template trims.
 const END_MARK: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -91,13 +91,4 @@ fn cut_at_mark(mut rendered: String, last_text: &str) -> Result<String, PromptEr
         rendered.truncate(end);
     }
     Ok(rendered)
-}
-
-fn python_strip(text: &str) -> &str {
-    text.trim_matches(is_python_space)
-}
-
-/// Python's white space: Unicode's, and the four separators of ASCII.
-fn is_python_space(char: char) -> bool {
-    char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }

@@ -96,10 +96,10 @@ pub(super) fn mark(view: View) -> &'static str {
     }
 }
 
-/// Whether some message of the value of `messages` has a medium.
-pub(super) fn is_in(messages: &Json) -> bool {
+/// Whether some message has a medium.
+pub(crate) fn is_in(messages: &[Json]) -> bool {
     let is_medium = |part: &Json| part.as_object().is_some_and(|part| Medium::read(part).is_some());
-    let contents = messages.as_array().into_iter().flatten().filter_map(|message| message.get("content"));
+    let contents = messages.iter().filter_map(|message| message.get("content"));
     contents.filter_map(Json::as_array).flatten().any(is_medium)
 }
 

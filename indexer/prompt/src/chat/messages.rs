@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::developer;
 use super::media::View;
 use super::parts::{self, Part};
 use super::{Origin, type_of};
@@ -47,6 +48,7 @@ impl Form<'_> {
         let Some(Json::String(role)) = given.shift_remove("role") else {
             return Err(PromptError::refused("a message has no role"));
         };
+        let tools = (role == "developer").then(|| self.developer_tools(&mut given)).transpose()?;
         let parts = parts::read(self, &role, given.shift_remove("content"))?;
         let mut fields = Map::new();
         fields.insert("role".into(), role.as_str().into());
@@ -69,8 +71,8 @@ impl Form<'_> {
         if self.rules.passes_task {
             copy(&mut given, &mut fields, "task", Json::is_string);
         }
-        if role == "developer" {
-            fields.insert("tools".into(), self.developer_tools(given.shift_remove("tools"))?);
+        if let Some(tools) = tools {
+            fields.insert("tools".into(), tools);
         }
         Ok(Message { role, fields })
     }
@@ -185,13 +187,12 @@ impl Form<'_> {
         }
     }
 
-    /// Null unless given; given, their keys would be in the order of yet another model, which is not known here.
-    fn developer_tools(&self, tools: Option<Json>) -> Result<Json, PromptError> {
-        match tools {
-            None | Some(Json::Null) => Ok(Json::Null),
-            Some(_) if self.rules.converts_developer && !self.template_knows_developer => Ok(Json::Null),
-            Some(_) => Err(PromptError::unsupported("messages", "have a developer message with tools")),
+    /// Null where there are none, or where the message will not keep them.
+    fn developer_tools(&self, given: &mut Map<String, Json>) -> Result<Json, PromptError> {
+        if self.rules.converts_developer && !self.template_knows_developer {
+            return Ok(Json::Null);
         }
+        developer::take_tools(self.origin, given)
     }
 
     /// Where the template does not know the role `developer`, such messages become system messages, and all system

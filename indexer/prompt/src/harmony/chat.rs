@@ -1,4 +1,4 @@
-//! `/v1/chat/completions` as a harmony conversation.
+//! `/v1/chat/completions`, and the chats that `/v1/messages` becomes, as harmony conversations.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,8 +9,10 @@ use super::conversation::{Channel, Conversation, Developer, Effort, Message, Sys
 use super::json;
 use super::rules::HarmonyRules;
 use super::tools::{self, FunctionTool};
+use crate::anthropic::Converted;
 use crate::chat::{ChatRequest, parse_json};
 use crate::error::PromptError;
+use crate::template::python_dumps;
 
 const FIELD: &str = "messages";
 
@@ -34,6 +36,15 @@ struct Reader<'a> {
     names: HashMap<String, Rc<str>>,
 }
 
+/// A chat request as the encoding takes it, whichever endpoint it came by.
+struct Given {
+    messages: Json,
+    /// Null counts as absent.
+    tools: Option<Json>,
+    choice: Option<Json>,
+    effort: Option<String>,
+}
+
 pub(super) fn read(
     rules: &HarmonyRules,
     exclude_tools_when_none: bool,
@@ -45,29 +56,49 @@ pub(super) fn read(
     if request.add_generation_prompt == Some(true) && request.continue_final_message == Some(true) {
         return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
     }
-    let effort = match request.reasoning_effort {
-        None => Effort::default(),
-        Some(effort) => Effort::parse(effort)
-            .ok_or_else(|| PromptError::refused("reasoning_effort is none of low, medium and high"))?,
+    let tools: Option<Json> = request.tools.map(|bytes| parse_json("tools", bytes)).transpose()?;
+    let has_no_tool = tools.as_ref().and_then(Json::as_array).is_some_and(Vec::is_empty);
+    if has_no_tool && rules.refuses_empty_tools {
+        return Err(PromptError::refused("tools is an empty list"));
+    }
+    let given = Given {
+        messages: parse_json(FIELD, request.messages)?,
+        tools,
+        choice: request.tool_choice.map(|bytes| parse_json("tool_choice", bytes)).transpose()?,
+        effort: request.reasoning_effort.map(str::to_owned),
     };
-    let tools = request.tools.map(|bytes| parse_json("tools", bytes)).transpose()?;
-    let tools = tools.filter(|tools| !tools.is_null());
-    let tools = tools.map(|tools| tools::read_nested(rules, tools)).transpose()?;
-    let is_none = match request.tool_choice {
-        Some(choice) => parse_json("tool_choice", choice)? == "none",
-        None => false,
+    given.into_conversation(rules, exclude_tools_when_none)
+}
+
+/// Of a request to `/v1/messages`.
+pub(super) fn read_converted(
+    rules: &HarmonyRules,
+    exclude_tools_when_none: bool,
+    mut converted: Converted,
+) -> Result<Conversation, PromptError> {
+    for message in &mut converted.messages {
+        for call in message.get_mut("tool_calls").and_then(Json::as_array_mut).into_iter().flatten() {
+            print_arguments(call)?;
+        }
+    }
+    let given = Given {
+        messages: converted.messages.into(),
+        tools: converted.tools.map(Json::from),
+        choice: converted.choice,
+        effort: converted.effort.map(str::to_owned),
     };
-    let shows_tools = tools.is_some() && !(is_none && exclude_tools_when_none);
-    let messages = json::into_list(FIELD, parse_json(FIELD, request.messages)?)?;
-    let messages = messages
-        .into_iter()
-        .map(|message| json::into_object(FIELD, message))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(Conversation {
-        system: System { effort, has_commentary: shows_tools || !rules.hides_commentary },
-        messages: read_messages(rules, messages, tools.unwrap_or_default(), shows_tools)?,
-        is_chat: true,
-    })
+    given.into_conversation(rules, exclude_tools_when_none)
+}
+
+/// The engine prints the arguments of such a call, which were an object, in its own way.
+fn print_arguments(call: &mut Json) -> Result<(), PromptError> {
+    if let Some(Json::String(arguments)) =
+        call.get_mut("function").and_then(|function| function.get_mut("arguments"))
+    {
+        let printed = python_dumps(&parse_json("arguments", arguments.as_bytes())?);
+        *arguments = printed.ok_or_else(|| PromptError::too_large("arguments"))?;
+    }
+    Ok(())
 }
 
 fn read_messages(
@@ -109,6 +140,36 @@ fn call_names(messages: &[Map<String, Json>]) -> HashMap<String, Rc<str>> {
         Some((call.get("id")?.as_str()?.to_owned(), call.get("function")?.get("name")?.as_str()?.into()))
     });
     named.collect()
+}
+
+// === impl Given ===
+
+impl Given {
+    fn into_conversation(
+        self,
+        rules: &HarmonyRules,
+        exclude_tools_when_none: bool,
+    ) -> Result<Conversation, PromptError> {
+        let effort = match self.effort {
+            None => Effort::default(),
+            Some(effort) => Effort::parse(&effort)
+                .ok_or_else(|| PromptError::refused("reasoning_effort is none of low, medium and high"))?,
+        };
+        let tools = self.tools.filter(|tools| !tools.is_null());
+        let tools = tools.map(|tools| tools::read_nested(rules, tools)).transpose()?;
+        let is_none = self.choice.is_some_and(|choice| choice == "none");
+        let shows_tools = tools.is_some() && !(is_none && exclude_tools_when_none);
+        let messages = json::into_list(FIELD, self.messages)?;
+        let messages = messages
+            .into_iter()
+            .map(|message| json::into_object(FIELD, message))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Conversation {
+            system: System { effort, has_commentary: shows_tools || !rules.hides_commentary },
+            messages: read_messages(rules, messages, tools.unwrap_or_default(), shows_tools)?,
+            is_chat: true,
+        })
+    }
 }
 
 // === impl Reader ===

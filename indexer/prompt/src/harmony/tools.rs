@@ -20,9 +20,6 @@ pub(super) struct FunctionTool {
 /// The `tools` of a chat: `{"type": "function", "function": {…}}`.
 pub(super) fn read_nested(rules: &HarmonyRules, tools: Json) -> Result<Vec<FunctionTool>, PromptError> {
     let tools = json::into_list(FIELD, tools)?;
-    if tools.is_empty() && rules.refuses_empty_tools {
-        return Err(PromptError::refused("tools is an empty list"));
-    }
     let read = |tool| {
         let mut tool = json::into_object(FIELD, tool)?;
         if tool.get("type").is_some_and(|kind| kind != "function") {

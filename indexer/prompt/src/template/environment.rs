@@ -8,7 +8,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, context};
 
 use super::clock::Clock;
-use super::{python_json, python_repr};
+use super::{python_json, python_repr, python_text};
 use crate::limits::{RENDER_DEPTH, RENDER_FUEL};
 
 /// Marks an error that the template itself raised.
@@ -35,8 +35,8 @@ pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error
     environment.set_fuel(Some(RENDER_FUEL));
     environment.set_recursion_limit(RENDER_DEPTH);
     environment.set_formatter(python_repr::format);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", python_json::tojson);
+    python_text::add_to(&mut environment);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |layout: &str| strftime(&*clock, layout));

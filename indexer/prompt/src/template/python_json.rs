@@ -4,9 +4,10 @@ use std::fmt::{self, Write};
 
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
+use serde_json::Value as Json;
 
 use super::python_number::{IN_JSON, write_float};
-use super::value::WideInteger;
+use super::value::{WideInteger, from_json};
 use crate::bounded::Bounded;
 use crate::limits::JSON_DEPTH;
 
@@ -27,6 +28,11 @@ pub(super) fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result
     let style = Style::from_arguments(&args, &kwargs)?;
     kwargs.assert_all_used()?;
     dumps(value, &style)
+}
+
+/// `json.dumps` of what Python's JSON reader makes of `json`; `None`: the text is too long or too deep.
+pub(crate) fn python_dumps(json: &Json) -> Option<String> {
+    dumps(&from_json(json), &Style { ensure_ascii: true, ..Style::default() }).ok()
 }
 
 /// `json.dumps(value, …)`. Fails where Python does: values that JSON has no form for.

@@ -1,5 +1,7 @@
-//! What a template prints for a bare `{{ value }}`: Python's `str`, which for lists and maps shows their items by `repr`.
+//! What a template prints for a bare `{{ value }}`, and what a value is wherever a text is wanted: Python's `str`, which for
+//! lists and maps shows their items by `repr`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use minijinja::value::{Value, ValueKind};
@@ -7,20 +9,37 @@ use minijinja::{Error, ErrorKind, Output, State, escape_formatter};
 use serde_json::Value as Json;
 
 use super::python_number::{IN_TEXT, write_float};
-use super::value::from_json;
+use super::value::{WideInteger, from_json};
 use crate::bounded::Bounded;
 use crate::limits::JSON_DEPTH;
 
-/// The environment's formatter. Only floats, lists and maps print differently from the engine library's own way.
+/// The environment's formatter.
 pub(super) fn format(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::Number | ValueKind::Seq | ValueKind::Map => {
-            // Values may stand in each other more than once, so the text may be of any length.
-            let mut text = Bounded::prompt();
-            write_repr(&mut text, value, 0)?;
-            out.write_str(text.as_str()).map_err(Error::from)
+        ValueKind::Undefined | ValueKind::None | ValueKind::Bool | ValueKind::String => {
+            escape_formatter(out, state, value)
         }
-        _ => escape_formatter(out, state, value),
+        _ => out.write_str(&text_of(value)?).map_err(Error::from),
+    }
+}
+
+/// `str(value)`. Fails where that is not known.
+pub(super) fn text_of(value: &Value) -> Result<Cow<'_, str>, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.into());
+    }
+    // Values may stand in each other more than once, so the text may be of any length.
+    let mut text = Bounded::prompt();
+    write_text(&mut text, value)?;
+    Ok(text.into_string().into())
+}
+
+/// Writes `str(value)`.
+pub(super) fn write_text(out: &mut impl Write, value: &Value) -> Result<(), Error> {
+    match (value.as_str(), value.kind()) {
+        (Some(text), _) => out.write_str(text).map_err(Error::from),
+        (None, ValueKind::Undefined) => Ok(()),
+        (None, _) => write_repr(out, value, 0),
     }
 }
 
@@ -47,14 +66,19 @@ fn write_repr(out: &mut impl Write, value: &Value, depth: usize) -> Result<(), E
             write_float(out, number, &IN_TEXT)?;
         }
         ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default())?,
-        // A tuple has round brackets, and whatever else calls itself a sequence its own form.
-        ValueKind::Seq if !value.is_tuple() => {
-            out.write_str("[")?;
+        ValueKind::Undefined => out.write_str("Undefined")?,
+        // Slices and products of lists are iterables here. What is none in Python and has a length here, such as a range,
+        // no template prints.
+        ValueKind::Seq | ValueKind::Iterable if value.len().is_some() => {
+            let (open, close) = if value.is_tuple() { ("(", ")") } else { ("[", "]") };
+            out.write_str(open)?;
             for (place, item) in value.try_iter()?.enumerate() {
                 out.write_str(if place == 0 { "" } else { ", " })?;
                 write_repr(out, &item, depth + 1)?;
             }
-            out.write_str("]")?;
+            // A pair of brackets around one value makes no tuple.
+            out.write_str(if value.is_tuple() && value.len() == Some(1) { "," } else { "" })?;
+            out.write_str(close)?;
         }
         ValueKind::Map => {
             out.write_str("{")?;
@@ -66,7 +90,15 @@ fn write_repr(out: &mut impl Write, value: &Value, depth: usize) -> Result<(), E
             }
             out.write_str("}")?;
         }
-        _ => write!(out, "{value}")?,
+        ValueKind::None | ValueKind::Bool | ValueKind::Number => write!(out, "{value}")?,
+        _ if value.downcast_object_ref::<WideInteger>().is_some() => write!(out, "{value}")?,
+        // Functions, namespaces and the like: what Python prints holds an address, or is a form of its own.
+        kind => {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                format!("the text of a value of type {kind} is not known"),
+            ));
+        }
     }
     Ok(())
 }

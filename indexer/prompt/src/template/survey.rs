@@ -6,15 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::Error;
 use minijinja::machinery::ast::{CallArg, Expr, Macro};
-use minijinja::machinery::parse;
-use minijinja::syntax::SyntaxConfig;
 
+use super::tree::Tree;
 use crate::version::ContentDetection;
-use tree::Tree;
-
-mod tree;
 
 /// The form in which a template gets the content of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +31,14 @@ pub(super) struct Survey {
 // === impl Survey ===
 
 impl Survey {
-    /// `source` is the template as written, `rewritten` what the parser understands of it.
-    pub(super) fn of(
-        source: &str,
-        rewritten: &str,
-        syntax: &SyntaxConfig,
-        detection: ContentDetection,
-    ) -> Result<Self, Error> {
-        let root = parse(rewritten, super::NAME, syntax.clone())?;
-        let wants_parts = loops_over_content(&Tree::of(&root), detection);
-        Ok(Survey {
+    /// `source` is the template as written, `tree` what the parser understands of it.
+    pub(super) fn of(source: &str, tree: &Tree<'_, '_>, detection: ContentDetection) -> Self {
+        let wants_parts = loops_over_content(tree, detection);
+        Survey {
             content_format: if wants_parts { ContentFormat::Parts } else { ContentFormat::Text },
             knows_developer: ["\"developer\"", "'developer'"].iter().any(|role| source.contains(role)),
             mentions_content: source.contains("content"),
-        })
+        }
     }
 }
 

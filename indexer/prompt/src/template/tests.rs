@@ -7,6 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
+mod printed;
+
 fn compile(source: &str) -> ChatTemplate {
     let clock = Arc::new(FixedClock(date(2026, 1, 15).at(12, 34, 56, 0)));
     ChatTemplate::compile(source, ContentDetection::MacroParameters, clock).unwrap()

@@ -16,6 +16,8 @@ pub(crate) struct Report {
     /// Requests that we render and the engine refuses: they hold texts among their parts, which the engine takes or
     /// not depending on which of its message models happens to fit. No ids, so no harm.
     pub(crate) lenient: usize,
+    /// Requests that the engine renders and we refuse, because it may read them in two ways.
+    pub(crate) unsupported: usize,
     pub(crate) faults: Vec<String>,
 }
 
@@ -35,6 +37,10 @@ pub(crate) fn compare(model: &ModelPrompt, lines: &str) -> Report {
             (Ok(ours), Some(theirs)) => {
                 report.texts += 1;
                 (ours != theirs).then(|| format!("ours {ours:?}, theirs {theirs:?}"))
+            }
+            (Err(error), Some(_)) if error.reason() == "unsupported_field" => {
+                report.unsupported += 1;
+                None
             }
             (Err(error), Some(_)) => Some(format!("{}: {error}", error.reason())),
             (Err(_), None) => {

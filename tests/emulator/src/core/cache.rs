@@ -67,6 +67,11 @@ impl Cache {
         done
     }
 
+    /// Events that wait for the next batch.
+    pub(super) fn unpublished(&self) -> usize {
+        self.pending.len()
+    }
+
     pub(super) fn take_events(&mut self) -> Vec<KvEvent> {
         std::mem::take(&mut self.pending)
     }

@@ -132,6 +132,8 @@ pub struct Snapshot {
     pub waiting: usize,
     /// Share of blocks held, 0 to 1.
     pub usage: f64,
+    /// Changes of the prefix cache that no batch has told of yet.
+    pub unpublished: usize,
     /// Totals.
     pub counters: Counters,
 }
@@ -256,6 +258,7 @@ impl Engine {
             running: self.running.len(),
             waiting: self.waiting.len(),
             usage: self.cache.usage(),
+            unpublished: self.cache.unpublished(),
             counters: self.counters,
         }
     }

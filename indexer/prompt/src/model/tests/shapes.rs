@@ -47,6 +47,61 @@ fn ids_in_a_chat_are_served_in_place_of_its_messages_where_the_release_knows_the
     assert_eq!(chat(&new, empty).unwrap_err().reason(), "bad_prompt");
     let old = ModelFiles { engine_version: EngineVersion::new(0, 26), ..folder.files() };
     assert_eq!(chat(&ModelPrompt::load(&old).unwrap(), given), Ok(vec![0, 1, 2, 3]));
+    let between = ModelFiles { engine_version: EngineVersion::new(0, 31), ..folder.files() };
+    let between = ModelPrompt::load(&between).unwrap();
+    assert_eq!(chat(&between, empty), Ok(vec![0, 1, 2, 3]), "an empty list is none");
+    assert_eq!(chat(&between, ChatRequest { has_media: true, ..given }), Ok(vec![9, 8]));
+}
+
+#[test]
+fn ids_in_responses_and_messages_are_served_where_the_release_knows_them() {
+    let folder = Folder::new();
+    let params = r#""kv_transfer_params": {"prompt_token_ids": [9, 8]}"#;
+    let input = format!(r#"{{"input": "a", "truncation": "auto", {params}}}"#);
+    let text = format!(r#"{{"messages": [{{"role": "user", "content": "a"}}], {params}}}"#);
+    let image = text.replace(r#""a""#, r#"[{"type": "image", "source": {"type": "url", "url": "u"}}]"#);
+    let at = |minor| {
+        let files = ModelFiles {
+            engine_version: EngineVersion::new(0, minor),
+            max_model_len: Some(9),
+            ..folder.files()
+        };
+        ModelPrompt::load(&files).unwrap()
+    };
+    for minor in [27, 32] {
+        assert_eq!(responses(&at(minor), &input), Ok(vec![9, 8]), "0.{minor}");
+        assert_eq!(messages(&at(minor), &text), Ok(vec![9, 8]), "0.{minor}");
+    }
+    assert_ne!(responses(&at(26), &input), Ok(vec![9, 8]));
+    assert_ne!(messages(&at(26), &text), Ok(vec![9, 8]));
+    assert_eq!(messages(&at(31), &image), Ok(vec![9, 8]));
+    let new = at(32).tokens(MessagesRequest { members: image.as_bytes(), ..MessagesRequest::default() });
+    assert_ne!(new.map(|tokens| tokens.ids.into_vec()).ok(), Some(vec![9, 8]), "the medium is rendered");
+    make_gpt_oss(&folder);
+    assert_eq!(messages(&at(32), &text), Ok(vec![9, 8]));
+    assert_ne!(responses(&at(32), &input), Ok(vec![9, 8]), "responses of gpt-oss never look at them");
+}
+
+/// Its template is asked, though it is not rendered.
+#[test]
+fn template_of_gpt_oss_decides_where_later_system_messages_go() {
+    let folder = Folder::new();
+    make_gpt_oss(&folder);
+    let user = r#"{"role": "user", "content": "b"}"#;
+    let late = format!(r#"{{"messages": [{user}, {{"role": "system", "content": "c"}}]}}"#);
+    let early = format!(r#"{{"system": "c", "messages": [{user}]}}"#);
+    let is_merged = |template: &str, minor| {
+        folder.write("chat_template.jinja", template);
+        let files = ModelFiles { engine_version: EngineVersion::new(0, minor), ..folder.files() };
+        let model = ModelPrompt::load(&files).unwrap();
+        messages(&model, &late).unwrap() == messages(&model, &early).unwrap()
+    };
+    // What plain Jinja does not know fails there, as the function for the date does in gpt-oss's own template.
+    assert!(is_merged("{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}", 32));
+    let taking = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    assert!(!is_merged(taking, 32));
+    assert!(is_merged(taking, 23), "releases that do not ask");
+    assert!(is_merged(taking, 28), "releases that look at the command line's template only");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! A walk over a template's syntax tree that gathers the nodes the survey looks at, wherever they stand.
+//! A walk over a template's syntax tree that gathers nodes of some kinds, wherever they stand.
 
-use minijinja::machinery::ast::{Call, CallArg, Expr, ForLoop, Macro, Set, Stmt};
+use minijinja::machinery::Span;
+use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, ForLoop, Macro, Set, Stmt};
 
 /// The gathered nodes, in source order.
 #[derive(Default)]
@@ -9,6 +10,8 @@ pub(super) struct Tree<'t, 'a> {
     pub loops: Vec<Loop<'t, 'a>>,
     pub macros: Vec<&'t Macro<'a>>,
     pub calls: Vec<&'t Call<'a>>,
+    /// Of `a ~ b`, both sides.
+    pub concatenations: Vec<Span>,
     macro_depth: usize,
 }
 
@@ -125,6 +128,9 @@ impl<'t, 'a> Tree<'t, 'a> {
             }
             Expr::UnaryOp(node) => self.expression(&node.expr),
             Expr::BinOp(node) => {
+                if matches!(node.op, BinOpKind::Concat) {
+                    self.concatenations.push(node.span());
+                }
                 self.expression(&node.left);
                 self.expression(&node.right);
             }

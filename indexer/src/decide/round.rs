@@ -1,0 +1,101 @@
+//! What one pick goes by, and what it comes to before anything is noted.
+
+use std::sync::Arc;
+
+use warmpath_core::limits::CANDIDATES_MAX;
+use warmpath_core::rank::{Candidate, Demand, Policy, Ranked};
+use warmpath_kv::PromptKeys;
+
+use super::Verdict;
+use super::candidates::Seat;
+use super::measure::{BYTES_PER_TOKEN, Measured};
+use crate::fleet::Endpoint;
+use crate::ledger::Forecast;
+use crate::models::LoadedModel;
+
+/// What a ranking can go by.
+pub(super) struct Basis {
+    /// None: the prompt's tokens are not known.
+    pub(super) measured: Option<Measured>,
+    pub(super) verdict: Verdict,
+    pub(super) block_tokens: u32,
+}
+
+/// Everything that one pick goes by.
+pub(super) struct Round<'a> {
+    pub(super) policy: Policy,
+    pub(super) model: Option<LoadedModel>,
+    pub(super) endpoints: &'a [&'a Endpoint],
+    pub(super) basis: &'a Basis,
+    pub(super) demand: Demand,
+    pub(super) sequences: u32,
+    /// Comes before all others, whatever their load: only it can answer.
+    pub(super) keeper: Option<Arc<str>>,
+}
+
+// === impl Basis ===
+
+impl Basis {
+    /// The keys to look up; None: hits do not count.
+    pub(super) fn keys(&self) -> Option<&PromptKeys> {
+        self.measured.as_ref().filter(|_| self.verdict.is_scored()).map(|measured| &measured.keys)
+    }
+
+    /// The request's size; estimated from its bytes where its tokens are not known.
+    pub(super) fn demand(&self, estimated_bytes: u64) -> Demand {
+        let estimated = u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
+        let (prompt_tokens, further_tokens) = match &self.measured {
+            // What follows the known beginning is estimated with the whole.
+            Some(measured) if measured.cut_by.is_some() => (measured.prompt_tokens.max(estimated), 0),
+            Some(measured) => (measured.prompt_tokens, measured.further_tokens),
+            None => (estimated, 0),
+        };
+        Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// What is predicted for each endpoint that may serve it.
+    pub(super) fn forecast(&self, best: &[(&Seat, &Candidate, &Ranked)]) -> Forecast {
+        let measured = self.basis.measured.as_ref().filter(|measured| measured.is_all_of_its_request());
+        let predicts = self.basis.verdict.is_scored() && measured.is_some();
+        let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
+        Forecast {
+            model: self.model,
+            policy: self.policy.name(),
+            cached_tokens: cached.filter(|_| predicts).collect(),
+            prompt_tokens: measured
+                .filter(|measured| measured.is_ours)
+                .map(|measured| measured.prompt_tokens),
+        }
+    }
+}
+
+/// The best rank of each endpoint, best first, as many as a filter takes: a retry has to go elsewhere.
+pub(super) fn best_of_each_endpoint<'a>(
+    ranking: &'a [Ranked],
+    seats: &'a [Seat],
+    candidates: &'a [Candidate],
+) -> Vec<(&'a Seat, &'a Candidate, &'a Ranked)> {
+    let mut best: Vec<(&Seat, &Candidate, &Ranked)> = Vec::with_capacity(CANDIDATES_MAX);
+    for ranked in ranking {
+        let (Some(seat), Some(candidate)) = (seats.get(ranked.index), candidates.get(ranked.index)) else {
+            continue;
+        };
+        if best.iter().all(|(taken, _, _)| taken.endpoint != seat.endpoint) {
+            best.push((seat, candidate, ranked));
+        }
+        if best.len() == CANDIDATES_MAX {
+            break;
+        }
+    }
+    best
+}
+
+/// Moves an endpoint's ranks to the front of a ranking; the order is otherwise kept.
+pub(super) fn put_first(keeper: &str, ranking: &mut [Ranked], seats: &[Seat]) {
+    let is_other = |ranked: &Ranked| seats.get(ranked.index).is_none_or(|seat| *seat.endpoint != *keeper);
+    ranking.sort_by_key(is_other);
+}
