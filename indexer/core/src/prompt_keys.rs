@@ -5,14 +5,14 @@
 //! [`KeyPlan::join`] puts those of all parts together. So who has seen the beginning of a prompt before can keep its
 //! keys and the [`KeyState`] behind it, and hash what is new only.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 
 use crate::key::{BlockKey, KeyHasher, Namespace};
 
-/// What makes the blocks of some streams: tokens per block, and in the upper half how many tokens behind a block its key
-/// covers as well. One word, for lookups compare it for each stream.
+/// What makes the blocks of some streams: tokens per block, and in the upper bits how many tokens behind a block its key
+/// covers as well. Half a word, for lookups compare it for each stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Layout(NonZeroU64);
+pub(crate) struct Layout(NonZeroU32);
 
 /// How to make the keys of prompts: taken under the index's lock, used outside of it.
 #[derive(Clone, Debug)]
@@ -151,19 +151,25 @@ impl KeyPlan {
 // === impl Layout ===
 
 impl Layout {
-    /// `ahead` is 0 but for engines with some drafters.
-    pub(crate) fn new(size: NonZeroU32, ahead: u32) -> Self {
-        Self(NonZeroU64::from(size) | u64::from(ahead) << u32::BITS)
+    const SIZE_BITS: u32 = 25;
+    /// Drafters look a few tokens ahead.
+    const AHEAD_MAX: u32 = 64;
+
+    /// `ahead` is 0 but for engines with some drafters. `None`: blocks of more tokens than any context has, or too many
+    /// ahead.
+    pub(crate) fn new(size: NonZeroU32, ahead: u32) -> Option<Self> {
+        let fits = size.get() >> Self::SIZE_BITS == 0 && ahead <= Self::AHEAD_MAX;
+        fits.then(|| Self(size | ahead << Self::SIZE_BITS))
     }
 
     /// Tokens per block.
     pub(crate) fn size(self) -> u32 {
-        u32::try_from(self.0.get() & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+        self.0.get() & ((1 << Self::SIZE_BITS) - 1)
     }
 
     /// Tokens behind a block that its key covers.
     pub(crate) fn ahead(self) -> u32 {
-        u32::try_from(self.0.get() >> u32::BITS).unwrap_or(u32::MAX)
+        self.0.get() >> Self::SIZE_BITS
     }
 
     /// [`size`](Self::size), which is above 0.

@@ -23,11 +23,9 @@ use slower::SlowerWalk;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub stream: StreamId,
-    /// Leading tokens held in the engine's main pool; a multiple of the stream's block size, below the prompt's length.
+    /// Leading tokens held in the engine's main pool; a multiple of the stream's block size, above 0 and below
+    /// the prompt's length.
     pub tokens: u32,
-    /// How far the prefix goes on if slower media count as well; at least as far as `tokens`, and above 0. An engine may
-    /// need more than this to load a block back, so it is an upper bound.
-    pub with_slower: u32,
 }
 
 /// The answer of a lookup, and its scratch space.
@@ -35,13 +33,15 @@ pub struct Hit {
 pub struct Hits {
     /// Sorted by stream.
     found: Vec<Hit>,
+    /// How far the prefix goes on if slower media count as well, for the few streams that have any; sorted by stream.
+    with_slower: Vec<Hit>,
     /// Streams that hold the first chain and something of the second; sorted by slot. Of those with several groups too,
     /// but then it means nothing.
     deep: Vec<Deep>,
     /// Streams with several groups that have held every block so far; sorted by slot.
     grouped: Vec<GroupedWalk>,
     /// Streams with slower media that have held every block so far, here or there.
-    slower: Vec<SlowerWalk>,
+    walks: Vec<SlowerWalk>,
 }
 
 /// How far one stream holds a prompt.
@@ -80,24 +80,33 @@ impl Hits {
     /// Tokens that `stream` holds in its main pool.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        self.of(stream).map_or(0, |hit| hit.tokens)
+        tokens_of(&self.found, stream)
     }
 
-    /// Tokens that `stream` holds if slower media count as well.
+    /// Tokens that `stream` holds if slower media count as well: at least those of its main pool. An engine may need more
+    /// than this to load a block back, so it is an upper bound.
     #[must_use]
     pub fn with_slower(&self, stream: StreamId) -> u32 {
-        self.of(stream).map_or(0, |hit| hit.with_slower)
+        tokens_of(&self.with_slower, stream).max(self.tokens(stream))
     }
 
-    fn of(&self, stream: StreamId) -> Option<&Hit> {
-        let at = self.found.binary_search_by_key(&stream, |hit| hit.stream).ok()?;
-        self.found.get(at)
+    /// Streams with slower media that hold something here or there, sorted, each with how far the prefix goes on with both.
+    #[must_use]
+    pub fn slower(&self) -> &[Hit] {
+        &self.with_slower
     }
 }
 
+/// `hits`: sorted by stream.
+fn tokens_of(hits: &[Hit], stream: StreamId) -> u32 {
+    let at = hits.binary_search_by_key(&stream, |hit| hit.stream).ok();
+    at.and_then(|at| hits.get(at)).map_or(0, |hit| hit.tokens)
+}
+
 pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
-    let Hits { found, deep, grouped, slower } = out;
+    let Hits { found, with_slower, deep, grouped, walks } = out;
     found.clear();
+    with_slower.clear();
     for (layout, prompt) in keys.reusable() {
         deep.clear();
         grouped.clear();
@@ -127,14 +136,18 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
         found.sort_unstable_by_key(|hit| hit.stream);
     }
     if !streams.with_slower().is_empty() {
-        slower::find(chains, streams, keys, slower, found);
+        slower::find(chains, streams, keys, walks, with_slower);
     }
 }
 
-/// Tokens of so many blocks found. Engines whose hashes look ahead compute the last one again, for their drafter.
-#[inline]
+/// Tokens of so many blocks found.
 fn usable_tokens(layout: Layout, blocks: u32) -> u32 {
-    blocks.saturating_sub(u32::from(layout.ahead() > 0)).saturating_mul(layout.size())
+    blocks.saturating_sub(blocks_dropped(layout)).saturating_mul(layout.size())
+}
+
+/// Engines whose hashes look ahead compute the last block found again, for their drafter.
+fn blocks_dropped(layout: Layout) -> u32 {
+    (layout.ahead() > 0).into()
 }
 
 /// The chain that the rest of a prompt begins with, how many blocks of it that are, and what comes behind them.
@@ -180,8 +193,10 @@ fn list(
     // Filled in place and cut: a vector that is pushed to keeps its length in memory, so that each push waits for the
     // one before.
     let begin = found.len();
-    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0, with_slower: 0 });
+    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0 });
     let mut count = 0;
+    let dropped = blocks_dropped(layout);
+    let size = layout.size();
     let (_, places) = found.split_at_mut(begin);
     let mut places = places.iter_mut();
     for (slot, hold) in first {
@@ -192,12 +207,11 @@ fn list(
             deep = behind;
             reach = next.blocks;
         }
-        let tokens = usable_tokens(layout, reach);
-        if tokens > 0
+        if reach > dropped
             && let Some(stream) = streams.plain(*slot, layout)
             && let Some(place) = places.next()
         {
-            *place = Hit { stream, tokens, with_slower: tokens };
+            *place = Hit { stream, tokens: (reach - dropped).saturating_mul(size) };
             count += 1;
         }
     }
@@ -288,7 +302,7 @@ impl GroupedWalk {
         if tokens > 0
             && let Some(stream) = streams.get(self.slot)
         {
-            found.push(Hit { stream: stream.id, tokens, with_slower: tokens });
+            found.push(Hit { stream: stream.id, tokens });
         }
     }
 

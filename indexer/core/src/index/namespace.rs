@@ -1,11 +1,11 @@
 //! `extra_keys` of an event → namespace and extras. Position and type are all that tells its entries apart: adapter
 //! name, media items, cache salt (in a prompt's first block only), digest of embeddings.
 
+use std::num::NonZeroU32;
+
 use crate::event::{RawExtra, Stored};
 use crate::key::{Extra, Namespace};
-
-/// Most tokens ahead of a block that are followed. Drafters look a few ahead.
-const AHEAD_MAX: u32 = 64;
+use crate::prompt_keys::Layout;
 
 /// The namespace of a chain that begins with this event.
 pub(super) fn of_first_block<'a>(model: &'a str, stored: &'a Stored) -> Namespace<'a> {
@@ -51,10 +51,10 @@ pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
         .collect()
 }
 
-/// How many tokens behind its blocks their hashes cover, at most; `None`: too many.
-pub(super) fn ahead_of(stored: &Stored) -> Option<u32> {
-    let most = stored.lookahead.iter().map(Vec::len).max().unwrap_or_default();
-    u32::try_from(most).ok().filter(|ahead| *ahead <= AHEAD_MAX)
+/// The layout of the event's blocks, by the most tokens behind one that its hash covers.
+pub(super) fn layout_of(stored: &Stored, size: NonZeroU32) -> Option<Layout> {
+    let ahead = stored.lookahead.iter().map(Vec::len).max().unwrap_or_default();
+    Layout::new(size, u32::try_from(ahead).ok()?)
 }
 
 /// The adapter's name comes first, in every block.

@@ -92,7 +92,7 @@ impl Index {
             self.stats.skipped.groups += blocks;
             return;
         };
-        let ahead = namespace::ahead_of(stored);
+        let layout = namespace::layout_of(stored, size);
         stream.pool.fetch(&stored.hashes);
         self.change(slot, Entry::Told(origin), |entering| {
             let layer = Layer::Main { group };
@@ -100,13 +100,13 @@ impl Index {
                 entering.enter_by_hash(&stored.hashes, layer);
                 return;
             }
-            let Some(ahead) = ahead.filter(|_| fills) else {
+            let Some(layout) = layout.filter(|_| fills) else {
                 entering.skipped.token_mismatch += blocks;
                 return;
             };
-            let learnt = *entering.stream.layout.get_or_insert(Layout::new(size, ahead));
+            let learnt = *entering.stream.layout.get_or_insert(layout);
             // A block with fewer tokens ahead is one that no prompt asks for.
-            if size.get() == learnt.size() && ahead <= learnt.ahead() {
+            if layout.size() == learnt.size() && layout.ahead() <= learnt.ahead() {
                 entering.enter(stored, stored.hashes.iter().copied(), width, layer);
             } else {
                 entering.skipped.block_size += blocks;

@@ -9,7 +9,9 @@ fn plan(sizes: &[u32]) -> KeyPlan {
 }
 
 fn plan_ahead(layouts: &[(u32, u32)]) -> KeyPlan {
-    let layout = |(size, ahead): &(u32, u32)| Layout::new(NonZeroU32::new(*size).expect("above 0"), *ahead);
+    let layout = |(size, ahead): &(u32, u32)| {
+        Layout::new(NonZeroU32::new(*size).expect("above 0"), *ahead).expect("small")
+    };
     KeyPlan { hasher: KeyHasher::new([1; 16]), layouts: layouts.iter().map(layout).collect() }
 }
 

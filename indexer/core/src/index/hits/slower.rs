@@ -16,7 +16,7 @@ pub(super) struct SlowerWalk {
     reading: Reading,
 }
 
-/// Lengthens the hits found, sorted by stream, and adds those of streams whose main pool holds nothing of the prompt.
+/// Lists, sorted by stream, how far each holds the prompt.
 pub(super) fn find(
     chains: &Chains,
     streams: &Streams,
@@ -49,6 +49,7 @@ pub(super) fn find(
             end(streams, walk, usable_tokens(layout, depth), found);
         }
     }
+    found.sort_unstable_by_key(|hit| hit.stream);
 }
 
 fn walk(stream: &StreamBlocks, slot: Slot, layout: Layout) -> Option<SlowerWalk> {
@@ -57,14 +58,10 @@ fn walk(stream: &StreamBlocks, slot: Slot, layout: Layout) -> Option<SlowerWalk>
 }
 
 fn end(streams: &Streams, walk: &SlowerWalk, tokens: u32, found: &mut Vec<Hit>) {
-    let Some(stream) = streams.get(walk.slot).filter(|_| tokens > 0) else { return };
-    match found.binary_search_by_key(&stream.id, |hit| hit.stream) {
-        Ok(at) => {
-            if let Some(hit) = found.get_mut(at) {
-                hit.with_slower = hit.with_slower.max(tokens);
-            }
-        }
-        Err(at) => found.insert(at, Hit { stream: stream.id, tokens: 0, with_slower: tokens }),
+    if tokens > 0
+        && let Some(stream) = streams.get(walk.slot)
+    {
+        found.push(Hit { stream: stream.id, tokens });
     }
 }
 
