@@ -10,7 +10,7 @@
 
 use thiserror::Error;
 
-use crate::event::{Batch, EngineHash, Event, Problems};
+use crate::event::{Batch, EngineHash, Event, Medium, Problems};
 
 mod reader;
 mod removed;
@@ -168,9 +168,9 @@ fn read_opt_u32(reader: &mut Reader<'_>) -> Result<Option<u32>, ReadError> {
     }
 }
 
-/// Whether the `medium` that follows is the main pool. Names differ in case between connectors.
-fn read_is_gpu(reader: &mut Reader<'_>) -> Result<bool, ReadError> {
-    Ok(reader.opt_str()?.is_none_or(|name| name.eq_ignore_ascii_case("GPU")))
+/// The `medium` that follows: the main pool where none is named.
+fn read_medium(reader: &mut Reader<'_>) -> Result<Medium, ReadError> {
+    Ok(reader.opt_str()?.map_or(Medium::Gpu, Medium::by_name))
 }
 
 /// Whether the `locality` that follows says that the blocks lie elsewhere.

@@ -64,6 +64,9 @@ pub struct Stored {
     pub cache_salt: Option<Box<str>>,
     pub medium: Medium,
     pub group: Group,
+    /// The tokens behind each block that its hash covers as well (vLLM 0.33 with some drafters): one entry per hash, or
+    /// none at all where there are no such tokens.
+    pub lookahead: Vec<Vec<u32>>,
 }
 
 /// Blocks evicted. Each hash stands for one physical copy.
@@ -81,7 +84,15 @@ pub enum Medium {
     /// The engine's main pool, also where it names none, and on a CPU build.
     #[default]
     Gpu,
-    /// Host memory, storage, a remote store, or a name not known here.
+    /// Host memory.
+    Cpu,
+    /// A disk or file system of the host.
+    Disk,
+    /// A store that outlives the host.
+    Storage,
+    /// Other hosts.
+    Remote,
+    /// A name not known here.
     Other,
 }
 
@@ -116,4 +127,34 @@ pub enum RawExtra {
     Bytes(Box<[u8]>),
     /// Anything else, as its MessagePack bytes.
     Unknown(Box<[u8]>),
+}
+
+// === impl Medium ===
+
+impl Medium {
+    /// All but the main pool.
+    pub const SLOWER: [Self; 5] = [Self::Cpu, Self::Disk, Self::Storage, Self::Remote, Self::Other];
+
+    /// By an engine's name for it. Names differ in case between connectors.
+    #[must_use]
+    pub fn by_name(name: &str) -> Self {
+        const NAMES: [(&str, Medium); 9] = [
+            ("GPU", Medium::Gpu),
+            ("CPU", Medium::Cpu),
+            ("CPU_PINNED", Medium::Cpu),
+            ("DISK", Medium::Disk),
+            ("FS", Medium::Disk),
+            ("OBJ", Medium::Storage),
+            ("STORAGE", Medium::Storage),
+            ("EXTERNAL", Medium::Remote),
+            ("REMOTE", Medium::Remote),
+        ];
+        let known = NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        known.map_or(Self::Other, |(_, medium)| *medium)
+    }
+
+    /// Its place among the slower ones; `None`: it is the main pool.
+    pub(crate) fn slower(self) -> Option<usize> {
+        Self::SLOWER.iter().position(|medium| *medium == self)
+    }
 }

@@ -39,6 +39,8 @@ pub enum Extra {
     Embeddings(Box<[u8]>),
     /// Something this version does not know, as its MessagePack bytes.
     Unknown(Box<[u8]>),
+    /// The tokens behind the block, where the engine's hash covers them: a block serves only prompts that go on so.
+    Ahead(Box<[u32]>),
 }
 
 /// Computes block keys under one secret key.
@@ -79,6 +81,16 @@ impl KeyHasher {
     /// different block sizes never meet.
     #[must_use]
     pub fn block(&self, parent: BlockKey, tokens: &[u32], extras: &[Extra]) -> BlockKey {
+        self.block_with(parent, tokens, extras, &[])
+    }
+
+    /// The same of a block whose only extra is that these tokens come behind it, if there are any.
+    pub(crate) fn block_ahead(&self, parent: BlockKey, tokens: &[u32], ahead: &[u32]) -> BlockKey {
+        self.block_with(parent, tokens, &[], ahead)
+    }
+
+    #[inline]
+    fn block_with(&self, parent: BlockKey, tokens: &[u32], extras: &[Extra], ahead: &[u32]) -> BlockKey {
         let mut hasher = self.empty;
         hasher.word(pair(KIND_BLOCK, length(tokens.len())));
         hasher.word(parent.0);
@@ -87,18 +99,35 @@ impl KeyHasher {
             hasher.word(pair(*first, *second));
         }
         // What is left of the tokens is not a whole word, so the extras follow in the middle of one.
-        match (odd, extras) {
-            ([], []) => BlockKey(hasher.finish(&[])),
-            ([last, ..], []) => BlockKey(hasher.finish(&last.to_le_bytes())),
-            (odd, extras) => {
+        match (odd, extras, ahead) {
+            ([], [], []) => BlockKey(hasher.finish(&[])),
+            ([last, ..], [], []) => BlockKey(hasher.finish(&last.to_le_bytes())),
+            (odd, extras, ahead) => {
                 let mut bytes: Vec<u8> = odd.iter().flat_map(|token| token.to_le_bytes()).collect();
                 for extra in extras {
                     push_extra(&mut bytes, extra);
+                }
+                if !ahead.is_empty() {
+                    push_ahead(&mut bytes, ahead);
                 }
                 let rest = hasher.bytes(&bytes);
                 BlockKey(hasher.finish(rest))
             }
         }
+    }
+}
+
+// === impl Extra ===
+
+impl Extra {
+    /// Bytes of memory, with what it owns.
+    pub(crate) fn bytes(&self) -> usize {
+        let owned = match self {
+            Self::Media { id, .. } => id.len(),
+            Self::Embeddings(bytes) | Self::Unknown(bytes) => bytes.len(),
+            Self::Ahead(tokens) => size_of_val(&**tokens),
+        };
+        size_of::<Self>() + owned
     }
 }
 
@@ -128,7 +157,14 @@ fn push_extra(bytes: &mut Vec<u8>, extra: &Extra) {
             bytes.push(4);
             push_sized(bytes, unknown);
         }
+        Extra::Ahead(tokens) => push_ahead(bytes, tokens),
     }
+}
+
+fn push_ahead(bytes: &mut Vec<u8>, tokens: &[u32]) {
+    bytes.push(5);
+    bytes.extend(length(size_of_val(tokens)).to_le_bytes());
+    bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
 }
 
 fn push_sized(bytes: &mut Vec<u8>, part: &[u8]) {

@@ -14,6 +14,7 @@ pub mod event;
 mod hex;
 pub mod index;
 pub mod key;
+pub mod native_hash;
 pub mod prompt_keys;
 pub mod sequencer;
 mod sip;

@@ -1,4 +1,4 @@
-//! The block keys of one prompt. In: tokens after a root. Out: a chain of keys per block size in use. Computed once,
+//! The block keys of one prompt. In: tokens after a root. Out: a chain of keys per layout of blocks in use. Computed once,
 //! outside every lock: the lookup and the speculation of a decision both go by it.
 //!
 //! Tokens may come in parts: [`KeyPlan::extend`] makes the keys of the blocks that a part completes, and
@@ -9,34 +9,39 @@ use std::num::NonZeroU32;
 
 use crate::key::{BlockKey, KeyHasher, Namespace};
 
+/// What makes the blocks of some streams: tokens per block, and in the upper bits how many tokens behind a block its key
+/// covers as well. Half a word, for lookups compare it for each stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Layout(NonZeroU32);
+
 /// How to make the keys of prompts: taken under the index's lock, used outside of it.
 #[derive(Clone, Debug)]
 pub struct KeyPlan {
     pub(crate) hasher: KeyHasher,
-    /// Sizes in use, each once.
-    pub(crate) sizes: Vec<NonZeroU32>,
+    /// Layouts in use, each once.
+    pub(crate) layouts: Vec<Layout>,
 }
 
-/// Keys of all whole blocks of a prompt, for each of some block sizes.
+/// Keys of all whole blocks of a prompt, for each of some layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptKeys {
     tokens: usize,
     chains: Vec<Chain>,
 }
 
-/// Keys for one block size, first block first.
+/// Keys for one layout, first block first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chain {
-    size: NonZeroU32,
+    layout: Layout,
     keys: Vec<BlockKey>,
 }
 
 /// Where the making of keys stands after some tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
-    /// For each size, the key of the last whole block.
+    /// For each layout, the key of the last whole block.
     parents: Box<[BlockKey]>,
-    /// The last tokens, as many as some size has in a block that is not whole.
+    /// The last tokens, as many as some layout has from the first block that is not whole on.
     pending: Box<[u32]>,
     tokens: usize,
 }
@@ -47,7 +52,7 @@ pub struct KeyPart {
     /// Tokens of the prompt before these, and with these.
     before: usize,
     after: usize,
-    /// Those of the first size, then those of the second, and so on.
+    /// Those of the first layout, then those of the second, and so on.
     keys: Box<[BlockKey]>,
 }
 
@@ -59,15 +64,15 @@ impl KeyPlan {
     pub fn keys(&self, namespace: &Namespace<'_>, tokens: &[u32]) -> PromptKeys {
         let root = self.hasher.root(namespace);
         let chain =
-            |size: &NonZeroU32| Chain { size: *size, keys: self.chain(root, tokens, *size).collect() };
-        PromptKeys { tokens: tokens.len(), chains: self.sizes.iter().map(chain).collect() }
+            |layout: &Layout| Chain { layout: *layout, keys: self.chain(root, tokens, *layout).collect() };
+        PromptKeys { tokens: tokens.len(), chains: self.layouts.iter().map(chain).collect() }
     }
 
     /// The state before the first token.
     #[must_use]
     pub fn begin(&self, namespace: &Namespace<'_>) -> KeyState {
         let root = self.hasher.root(namespace);
-        KeyState { parents: self.sizes.iter().map(|_| root).collect(), pending: Box::default(), tokens: 0 }
+        KeyState { parents: self.layouts.iter().map(|_| root).collect(), pending: Box::default(), tokens: 0 }
     }
 
     /// The keys of the blocks that `tokens` complete. `state` must come from this plan and is that after them then.
@@ -76,16 +81,16 @@ impl KeyPlan {
         let (before, after) = (state.tokens, state.tokens + tokens.len());
         let open = [&state.pending, tokens].concat();
         let first_open = before - state.pending.len();
-        let mut keys = Vec::with_capacity(self.sizes.iter().map(|size| whole(before, after, *size)).sum());
-        for (size, parent) in self.sizes.iter().zip(&mut state.parents) {
-            let begun = before - before % width(*size);
-            let blocks = open.get(begun - first_open..).unwrap_or_default();
-            keys.extend(self.chain(*parent, blocks, *size));
-            if whole(before, after, *size) > 0 {
+        let count = self.layouts.iter().map(|layout| layout.completed(before, after)).sum();
+        let mut keys = Vec::with_capacity(count);
+        for (layout, parent) in self.layouts.iter().zip(&mut state.parents) {
+            let blocks = open.get(layout.begun(before) - first_open..).unwrap_or_default();
+            keys.extend(self.chain(*parent, blocks, *layout));
+            if layout.completed(before, after) > 0 {
                 *parent = keys.last().copied().unwrap_or(*parent);
             }
         }
-        let pending = self.sizes.iter().map(|size| after % width(*size)).max().unwrap_or_default();
+        let pending = self.layouts.iter().map(|layout| after - layout.begun(after)).max().unwrap_or_default();
         state.pending = open.get(open.len() - pending..).unwrap_or_default().into();
         state.tokens = after;
         KeyPart { before, after, keys: keys.into() }
@@ -96,16 +101,16 @@ impl KeyPlan {
     #[must_use]
     pub fn join<'a>(&self, parts: impl Iterator<Item = &'a KeyPart> + Clone) -> PromptKeys {
         let tokens = parts.clone().last().map_or(0, |part| part.after);
-        let chain = |(place, size): (usize, &NonZeroU32)| {
-            let earlier = self.sizes.get(..place).unwrap_or_default();
-            let mut keys = Vec::with_capacity(tokens / width(*size));
+        let chain = |(place, layout): (usize, &Layout)| {
+            let earlier = self.layouts.get(..place).unwrap_or_default();
+            let mut keys = Vec::with_capacity(layout.whole(tokens));
             for part in parts.clone() {
-                let begin = earlier.iter().map(|size| part.count(*size)).sum();
-                keys.extend_from_slice(part.keys.get(begin..begin + part.count(*size)).unwrap_or_default());
+                let begin = earlier.iter().map(|layout| part.count(*layout)).sum();
+                keys.extend_from_slice(part.keys.get(begin..begin + part.count(*layout)).unwrap_or_default());
             }
-            Chain { size: *size, keys }
+            Chain { layout: *layout, keys }
         };
-        PromptKeys { tokens, chains: self.sizes.iter().enumerate().map(chain).collect() }
+        PromptKeys { tokens, chains: self.layouts.iter().enumerate().map(chain).collect() }
     }
 
     /// Writes what makes the keys of a prompt besides its tokens: plans and namespaces that write the same give the same
@@ -113,8 +118,11 @@ impl KeyPlan {
     pub fn identify(&self, namespace: &Namespace<'_>, name: &mut Vec<u8>) {
         // The root stands for the hasher's secret, the names beside it for themselves: a root has 64 bits only.
         name.extend(self.hasher.root(namespace).0.to_le_bytes());
-        name.extend(self.sizes.len().to_le_bytes());
-        name.extend(self.sizes.iter().flat_map(|size| size.get().to_le_bytes()));
+        name.extend(self.layouts.len().to_le_bytes());
+        for layout in &self.layouts {
+            name.extend(layout.size().to_le_bytes());
+            name.extend(layout.ahead().to_le_bytes());
+        }
         for part in [Some(namespace.model), namespace.lora, namespace.salt] {
             name.push(part.is_some().into());
             name.extend(part.unwrap_or_default().len().to_le_bytes());
@@ -122,11 +130,66 @@ impl KeyPlan {
         }
     }
 
-    fn chain(&self, root: BlockKey, tokens: &[u32], size: NonZeroU32) -> impl Iterator<Item = BlockKey> {
-        tokens.chunks_exact(width(size)).scan(root, |parent, block| {
-            *parent = self.hasher.block(*parent, block, &[]);
+    fn chain<'a>(
+        &'a self,
+        root: BlockKey,
+        tokens: &'a [u32],
+        layout: Layout,
+    ) -> impl Iterator<Item = BlockKey> + 'a {
+        let ahead = index(layout.ahead());
+        let whole = tokens.len().saturating_sub(ahead);
+        let blocks = tokens.get(..whole).unwrap_or_default().chunks_exact(layout.width());
+        blocks.enumerate().scan(root, move |parent, (at, block)| {
+            let end = (at + 1) * layout.width();
+            let behind = tokens.get(end..end + ahead).unwrap_or_default();
+            *parent = self.hasher.block_ahead(*parent, block, behind);
             Some(*parent)
         })
+    }
+}
+
+// === impl Layout ===
+
+impl Layout {
+    const SIZE_BITS: u32 = 25;
+    /// Drafters look a few tokens ahead.
+    const AHEAD_MAX: u32 = 64;
+
+    /// `ahead` is 0 but for engines with some drafters. `None`: blocks of more tokens than any context has, or too many
+    /// ahead.
+    pub(crate) fn new(size: NonZeroU32, ahead: u32) -> Option<Self> {
+        let fits = size.get() >> Self::SIZE_BITS == 0 && ahead <= Self::AHEAD_MAX;
+        fits.then(|| Self(size | ahead << Self::SIZE_BITS))
+    }
+
+    /// Tokens per block.
+    pub(crate) fn size(self) -> u32 {
+        self.0.get() & ((1 << Self::SIZE_BITS) - 1)
+    }
+
+    /// Tokens behind a block that its key covers.
+    pub(crate) fn ahead(self) -> u32 {
+        self.0.get() >> Self::SIZE_BITS
+    }
+
+    /// [`size`](Self::size), which is above 0.
+    pub(crate) fn width(self) -> usize {
+        index(self.size()).max(1)
+    }
+
+    /// Blocks that are whole in so many tokens.
+    fn whole(self, tokens: usize) -> usize {
+        tokens.saturating_sub(index(self.ahead())) / self.width()
+    }
+
+    /// Where the first block begins that is not.
+    fn begun(self, tokens: usize) -> usize {
+        self.whole(tokens) * self.width()
+    }
+
+    /// Blocks that become whole between two numbers of tokens.
+    fn completed(self, before: usize, after: usize) -> usize {
+        self.whole(after) - self.whole(before)
     }
 }
 
@@ -149,36 +212,31 @@ impl KeyPart {
         size_of_val(&*self.keys)
     }
 
-    fn count(&self, size: NonZeroU32) -> usize {
-        whole(self.before, self.after, size)
+    fn count(&self, layout: Layout) -> usize {
+        layout.completed(self.before, self.after)
     }
 }
 
 // === impl PromptKeys ===
 
 impl PromptKeys {
-    /// Block sizes, each with the keys of the blocks that a hit can cover: all but the one with the last token, which
-    /// an engine always computes.
-    pub(crate) fn reusable(&self) -> impl Iterator<Item = (NonZeroU32, &[BlockKey])> {
+    /// Layouts, each with the keys of the blocks that a hit can cover: all but the one with the last token, which an
+    /// engine always computes.
+    pub(crate) fn reusable(&self) -> impl Iterator<Item = (Layout, &[BlockKey])> {
         let usable = self.tokens.saturating_sub(1);
         self.chains.iter().map(move |chain| {
-            (chain.size, chain.keys.get(..usable / width(chain.size)).unwrap_or(&chain.keys))
+            (chain.layout, chain.keys.get(..usable / chain.layout.width()).unwrap_or(&chain.keys))
         })
     }
 
-    /// Keys of all whole blocks of this size.
-    pub(crate) fn of_size(&self, size: NonZeroU32) -> &[BlockKey] {
-        self.chains.iter().find(|chain| chain.size == size).map_or(&[], |chain| &chain.keys)
+    /// Keys of all whole blocks of this layout.
+    pub(crate) fn of_layout(&self, layout: Layout) -> &[BlockKey] {
+        self.chains.iter().find(|chain| chain.layout == layout).map_or(&[], |chain| &chain.keys)
     }
 }
 
-/// Blocks that become whole between two numbers of tokens.
-fn whole(before: usize, after: usize, size: NonZeroU32) -> usize {
-    after / width(size) - before / width(size)
-}
-
-fn width(size: NonZeroU32) -> usize {
-    usize::try_from(size.get()).unwrap_or(usize::MAX)
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

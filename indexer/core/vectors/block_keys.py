@@ -63,7 +63,7 @@ def extra_bytes(extra):
         return b"\1" + sized(value.encode())
     if kind == "media":
         return b"\2" + sized(value.encode()) + struct.pack("<q", extra["offset"])
-    return {"embeddings": b"\3", "unknown": b"\4"}[kind] + sized(bytes.fromhex(value))
+    return {"embeddings": b"\3", "unknown": b"\4", "ahead": b"\5"}[kind] + sized(bytes.fromhex(value))
 
 
 def block(key, parent, tokens, extras):
@@ -86,6 +86,8 @@ EXTRAS = [
     [{"kind": "media", "value": "image-1", "offset": None}],
     [{"kind": "media", "value": "image-1", "offset": -3}],
     [{"kind": "embeddings", "value": "00ff", "offset": None}, {"kind": "unknown", "value": "c0", "offset": None}],
+    [{"kind": "ahead", "value": struct.pack("<I", 7).hex(), "offset": None}],
+    [{"kind": "media", "value": "image-1", "offset": 0}, {"kind": "ahead", "value": struct.pack("<3I", 1, 70000, 4294967295).hex(), "offset": None}],
 ]
 CHAINS = [
     [list(range(16)), list(range(16, 32)), [0] * 16, [0] * 16],

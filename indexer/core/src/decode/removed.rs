@@ -3,7 +3,7 @@
 use crate::event::{Medium, Problems, Removed};
 
 use super::reader::{ReadError, Reader};
-use super::{Body, read_hashes, read_is_gpu, read_is_remote, read_opt_u32};
+use super::{Body, read_hashes, read_is_remote, read_medium, read_opt_u32};
 
 #[derive(Clone, Copy)]
 enum Field {
@@ -37,7 +37,7 @@ pub(super) fn read(
 ) -> Result<Removed, ReadError> {
     let mut hashes = None;
     let mut removed = Removed::default();
-    let (mut is_gpu, mut is_remote, mut unknown) = (true, false, 0);
+    let (mut is_remote, mut unknown) = (false, 0);
     let fields = match body {
         Body::Array(count) | Body::Map(count) => count,
     };
@@ -48,7 +48,7 @@ pub(super) fn read(
         };
         match field {
             Field::Hashes => hashes = Some(read_hashes(reader)?),
-            Field::Medium => is_gpu = read_is_gpu(reader)?,
+            Field::Medium => removed.medium = read_medium(reader)?,
             Field::Group => removed.group = read_opt_u32(reader)?,
             Field::Locality => is_remote = read_is_remote(reader)?,
             Field::Unused => reader.skip()?,
@@ -59,7 +59,9 @@ pub(super) fn read(
         }
     }
     removed.hashes = hashes.ok_or(ReadError::WrongType)?;
-    removed.medium = if is_gpu && !is_remote { Medium::Gpu } else { Medium::Other };
+    if is_remote {
+        removed.medium = Medium::Remote;
+    }
     problems.unknown_fields += unknown;
     Ok(removed)
 }

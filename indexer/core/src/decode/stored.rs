@@ -3,7 +3,7 @@
 use crate::event::{Group, GroupKind, Medium, Problems, RawExtra, Stored};
 
 use super::reader::{Head, ReadError, Reader};
-use super::{BLOCKS_PER_EVENT_MAX, Body, read_hash, read_hashes, read_is_gpu, read_is_remote, read_opt_u32};
+use super::{BLOCKS_PER_EVENT_MAX, Body, read_hash, read_hashes, read_is_remote, read_medium, read_opt_u32};
 
 #[derive(Clone, Copy)]
 enum Field {
@@ -20,8 +20,10 @@ enum Field {
     SlidingWindow,
     Locality,
     CacheSalt,
-    /// Known, but nothing here depends on it: the offload tier's id, the session (which owns nothing), and the tokens
-    /// after a block, which leave us optimistic by one block with speculative decoding.
+    Lookahead,
+    /// Media items by block (TensorRT-LLM).
+    MediaInfos,
+    /// Known, but nothing here depends on it: the offload tier's id, and the session, which owns nothing.
     Unused,
     Unknown,
 }
@@ -42,7 +44,7 @@ const ORDER: [Field; 15] = [
     Field::Locality,
     Field::Unused,
     Field::Unused,
-    Field::Unused,
+    Field::Lookahead,
 ];
 
 fn by_name(name: &str) -> Field {
@@ -60,7 +62,9 @@ fn by_name(name: &str) -> Field {
         "kv_cache_spec_sliding_window" => Field::SlidingWindow,
         "locality" => Field::Locality,
         "cache_salt" => Field::CacheSalt,
-        "type" | "ownership" | "session_id" | "lookahead_token_ids" => Field::Unused,
+        "lookahead_token_ids" => Field::Lookahead,
+        "block_mm_infos" => Field::MediaInfos,
+        "type" | "ownership" | "session_id" => Field::Unused,
         _ => Field::Unknown,
     }
 }
@@ -72,9 +76,11 @@ struct Partial<'a> {
     has_hashes: bool,
     has_tokens: bool,
     has_block_size: bool,
-    is_elsewhere: bool,
+    is_remote: bool,
     kind: Option<&'a str>,
     window: Option<u32>,
+    /// Per block; empty where none has any.
+    media_infos: Vec<Option<RawExtra>>,
     unknown_fields: u32,
 }
 
@@ -134,14 +140,16 @@ impl<'a> Partial<'a> {
                 self.stored.has_lora_id = !reader.at_nil();
                 reader.skip()?;
             }
-            Field::Medium => self.is_elsewhere |= !read_is_gpu(reader)?,
+            Field::Medium => self.stored.medium = read_medium(reader)?,
             Field::LoraName => self.stored.lora_name = reader.opt_str()?.map(Box::from),
             Field::ExtraKeys => self.stored.extra_keys = read_extra_keys(reader)?,
             Field::GroupIndex => self.stored.group.index = read_opt_u32(reader)?,
             Field::GroupKind => self.kind = reader.opt_str()?,
             Field::SlidingWindow => self.window = read_opt_u32(reader)?,
-            Field::Locality => self.is_elsewhere |= read_is_remote(reader)?,
+            Field::Locality => self.is_remote |= read_is_remote(reader)?,
             Field::CacheSalt => self.stored.cache_salt = reader.opt_str()?.map(Box::from),
+            Field::Lookahead => self.stored.lookahead = read_lookahead(reader)?,
+            Field::MediaInfos => self.media_infos = read_media_infos(reader)?,
             Field::Unused => reader.skip()?,
             Field::Unknown => {
                 self.unknown_fields += 1;
@@ -153,14 +161,23 @@ impl<'a> Partial<'a> {
 
     fn finish(self) -> Result<Stored, ReadError> {
         let mut stored = self.stored;
+        if !self.media_infos.is_empty() {
+            stored.extra_keys.resize_with(self.media_infos.len().max(stored.extra_keys.len()), Vec::new);
+            for (extras, infos) in stored.extra_keys.iter_mut().zip(self.media_infos) {
+                extras.extend(infos);
+            }
+        }
         let extras = stored.extra_keys.len();
         if !self.has_hashes || !self.has_tokens || !self.has_block_size {
             return Err(ReadError::WrongType);
         }
-        if extras != 0 && extras != stored.hashes.len() {
+        let ahead = stored.lookahead.len();
+        if [extras, ahead].iter().any(|entries| *entries != 0 && *entries != stored.hashes.len()) {
             return Err(ReadError::WrongType);
         }
-        stored.medium = if self.is_elsewhere { Medium::Other } else { Medium::Gpu };
+        if self.is_remote {
+            stored.medium = Medium::Remote;
+        }
         stored.group =
             Group { index: stored.group.index, kind: self.kind.map(|kind| group_kind(kind, self.window)) };
         Ok(stored)
@@ -182,6 +199,42 @@ fn read_tokens(reader: &mut Reader<'_>) -> Result<Vec<u32>, ReadError> {
         Head::Nil => Ok(Vec::new()),
         _ => Err(ReadError::WrongType),
     }
+}
+
+/// What is told of each block's media, as its bytes: it separates blocks whose tokens only stand for media.
+fn read_media_infos(reader: &mut Reader<'_>) -> Result<Vec<Option<RawExtra>>, ReadError> {
+    let count = match reader.head()? {
+        Head::Nil => return Ok(Vec::new()),
+        Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut per_block = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = *reader;
+        reader.skip()?;
+        per_block.push((!start.at_nil()).then(|| RawExtra::Unknown(start.until(*reader).into())));
+    }
+    if per_block.iter().all(Option::is_none) {
+        per_block.clear();
+    }
+    Ok(per_block)
+}
+
+/// Empty where no block has any.
+fn read_lookahead(reader: &mut Reader<'_>) -> Result<Vec<Vec<u32>>, ReadError> {
+    let count = match reader.head()? {
+        Head::Nil => return Ok(Vec::new()),
+        Head::Array(count @ 0..=BLOCKS_PER_EVENT_MAX) => count,
+        _ => return Err(ReadError::WrongType),
+    };
+    let mut per_block = Vec::with_capacity(count);
+    for _ in 0..count {
+        per_block.push(read_tokens(reader)?);
+    }
+    if per_block.iter().all(Vec::is_empty) {
+        per_block.clear();
+    }
+    Ok(per_block)
 }
 
 /// Empty where no block has any, which is nearly always.

@@ -7,6 +7,7 @@ use crate::hex::hex;
 use super::*;
 
 mod building;
+mod other_engines;
 
 use building::{Value, map, pack, text};
 
@@ -59,6 +60,7 @@ fn stored_every_field(version: &Version) -> Stored {
             index: has("group_idx").then_some(1),
             kind: has("kv_cache_spec_kind").then_some(GroupKind::SlidingWindow { tokens: 64 }),
         },
+        lookahead: if has("lookahead_token_ids") { vec![vec![300], vec![]] } else { vec![] },
         ..stored(version)
     }
 }
@@ -235,10 +237,28 @@ fn only_a_medium_named_gpu_in_any_case_or_none_is_the_main_pool() {
     assert_eq!(medium(vec![("medium", Value::Nil)]), Medium::Gpu);
     assert_eq!(medium(vec![("medium", text("gpu"))]), Medium::Gpu);
     assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("LOCAL"))]), Medium::Gpu);
-    assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("REMOTE"))]), Medium::Other);
-    for other in ["CPU", "cpu", "CPU_PINNED", "DISK", "FS", "OBJ", "STORAGE", "EXTERNAL"] {
-        assert_eq!(medium(vec![("medium", text(other))]), Medium::Other, "{other}");
+    assert_eq!(medium(vec![("medium", text("GPU")), ("locality", text("REMOTE"))]), Medium::Remote);
+    for (name, other) in [
+        ("CPU", Medium::Cpu),
+        ("cpu", Medium::Cpu),
+        ("CPU_PINNED", Medium::Cpu),
+        ("DISK", Medium::Disk),
+        ("FS", Medium::Disk),
+        ("OBJ", Medium::Storage),
+        ("STORAGE", Medium::Storage),
+        ("EXTERNAL", Medium::Remote),
+        ("NVME_OVER_PIGEON", Medium::Other),
+    ] {
+        assert_eq!(medium(vec![("medium", text(name))]), other, "{name}");
     }
+    let removed = map([
+        ("type", text("BlockRemoved")),
+        ("block_hashes", uints(&[9])),
+        ("medium", text("cpu")),
+        ("locality", text("LOCAL")),
+    ]);
+    let expected = Removed { hashes: vec![EngineHash(9)], medium: Medium::Cpu, group: None };
+    assert_eq!(batch(vec![removed]).events, vec![Event::Removed(expected)]);
 }
 
 /// Offload connectors announce blocks without tokens.
@@ -256,30 +276,15 @@ fn c25_placeholders_of_offload_connectors_decode() {
 }
 
 #[test]
-fn sglang_names_the_salt_as_a_field_or_in_a_map_behind_the_array() {
-    let named = read_stored(vec![("cache_salt", text("tenant"))]).expect("a stored event");
-    assert_eq!(named.cache_salt.as_deref(), Some("tenant"));
-
-    let behind = batch(vec![Value::Array(vec![
-        text("BlockStored"),
-        Value::Array(vec![Value::Int(-5)]),
-        Value::Nil,
-        uints(&[1]),
-        Value::Uint(1),
-        Value::Nil,
-        text("GPU"),
-        map([("cache_salt", text("tenant"))]),
-    ])]);
-    let Some(Event::Stored(stored)) = behind.events.first() else { panic!("not stored: {behind:?}") };
-    assert_eq!(stored.cache_salt.as_deref(), Some("tenant"));
-    assert_eq!(stored.hashes, vec![EngineHash(5_u64.wrapping_neg())]);
-    assert_eq!(behind.problems, Problems::default());
-}
-
-#[test]
-fn of_bigram_keys_the_first_id_is_the_token() {
-    let pairs = Value::Array(vec![uints(&[5, 6]), uints(&[6, 70_000])]);
-    assert_eq!(read_stored(vec![("token_ids", pairs)]).expect("a stored event").tokens, vec![5, 6]);
+fn tokens_ahead_come_one_list_per_hash_or_not_at_all() {
+    let lists = |lists: &[&[u64]]| Value::Array(lists.iter().map(|list| uints(list)).collect());
+    let read = |value| read_stored(vec![("lookahead_token_ids", value)]).map(|stored| stored.lookahead);
+    assert_eq!(read(lists(&[&[7, 70_000]])), Some(vec![vec![7, 70_000]]));
+    assert_eq!(read(lists(&[&[]])), Some(vec![]));
+    assert_eq!(read(Value::Array(vec![Value::Nil])), Some(vec![]));
+    assert_eq!(read(Value::Nil), Some(vec![]));
+    assert_eq!(read(lists(&[&[7], &[8]])), None, "of another number than the hashes");
+    assert_eq!(read(Value::Uint(7)), None);
 }
 
 #[test]

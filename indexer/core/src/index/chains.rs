@@ -178,8 +178,19 @@ impl Chains {
         Some(result)
     }
 
+    /// Forgets what the stream holds of these chains. One may come more than once.
+    pub(super) fn drop_holds(&mut self, chains: impl Iterator<Item = ChainId>, slot: Slot) {
+        let mut dropped = None;
+        for chain in chains {
+            if dropped != Some(chain) {
+                self.drop_hold(chain, slot);
+                dropped = Some(chain);
+            }
+        }
+    }
+
     /// Forgets what the stream holds of the chain.
-    pub(super) fn drop_hold(&mut self, id: ChainId, slot: Slot) {
+    fn drop_hold(&mut self, id: ChainId, slot: Slot) {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
         if let Ok(position) = chain.position(slot) {
             chain.holds.remove(position);
@@ -242,7 +253,7 @@ impl Chain {
         self.keys.is_empty()
     }
 
-    fn hold(&self, slot: Slot) -> Option<&Hold> {
+    pub(super) fn hold(&self, slot: Slot) -> Option<&Hold> {
         let position = self.position(slot).ok()?;
         self.holds.get(position).map(|(_, hold)| hold)
     }

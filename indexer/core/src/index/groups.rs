@@ -18,6 +18,8 @@ pub(super) struct GroupMask(u8);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
     seen: Vec<SeenGroup>,
+    /// There is one group, and it is a full one.
+    is_one_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,19 +108,32 @@ impl Groups {
             if group.kind.is_some() || told == Role::Other {
                 seen.role = told;
             }
-            return Some((slot, seen.role));
+            let role = seen.role;
+            self.note_one_full();
+            return Some((slot, role));
         }
         if self.seen.len() == GROUPS_MAX {
             return None;
         }
         self.seen.push(SeenGroup { index: group.index, role: told, block_size });
+        self.note_one_full();
         Some((self.seen.len() - 1, told))
+    }
+
+    /// The group is a full one, or nothing is known of it.
+    pub(super) fn may_be_full(&self, index: Option<u32>) -> bool {
+        let seen = self.seen.iter().find(|group| group.index == index);
+        seen.is_none_or(|group| group.role == Role::Full)
     }
 
     /// There is one group, and it is a full one.
     #[inline]
     pub(super) fn is_one_full(&self) -> bool {
-        matches!(self.seen.as_slice(), [SeenGroup { role: Role::Full, .. }])
+        self.is_one_full
+    }
+
+    fn note_one_full(&mut self) {
+        self.is_one_full = matches!(self.seen.as_slice(), [SeenGroup { role: Role::Full, .. }]);
     }
 
     /// The groups that must hold every block.
@@ -129,14 +144,14 @@ impl Groups {
 
     /// Blocks needed before the end of a hit. Windows over blocks of another size than `block_size` cannot be laid
     /// along the chain and do not limit.
-    pub(super) fn windows(&self, block_size: NonZeroU32) -> WindowBlocks {
+    pub(super) fn windows(&self, block_size: u32) -> WindowBlocks {
         let mut windows = WindowBlocks::default();
         for (blocks, group) in windows.iter_mut().zip(&self.seen) {
             if let Role::Window { tokens } = group.role
-                && group.block_size == block_size
+                && group.block_size.get() == block_size
             {
                 // The token to be computed is itself in the window.
-                *blocks = tokens.saturating_sub(1).div_ceil(block_size.get());
+                *blocks = tokens.saturating_sub(1).div_ceil(block_size);
             }
         }
         windows

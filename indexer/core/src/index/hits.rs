@@ -1,11 +1,12 @@
-//! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each block size, until nobody
+//! Block keys → how many leading tokens each stream holds. Walks from chain to chain, for each layout, until nobody
 //! holds what comes next.
 //!
 //! Many streams may hold the beginning of a prompt, few hold much of it. So those of the first chain are gone through
-//! once only, at the end, and on the way from chain to chain only those that hold something of the second.
+//! once only, at the end, and on the way from chain to chain only those that hold something of the second. Those with
+//! slower media are walked a second time, for what these add.
 
 use crate::key::BlockKey;
-use crate::prompt_keys::PromptKeys;
+use crate::prompt_keys::{Layout, PromptKeys};
 use crate::stream::StreamId;
 
 use super::chains::{Chain, Chains};
@@ -14,11 +15,16 @@ use super::hold::Hold;
 use super::place::Slot;
 use super::streams::{Reading, Streams};
 
+mod slower;
+
+use slower::SlowerWalk;
+
 /// What one stream holds of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub stream: StreamId,
-    /// Leading tokens held; a multiple of the stream's block size, above 0 and below the prompt's length.
+    /// Leading tokens held in the engine's main pool; a multiple of the stream's block size, above 0 and below
+    /// the prompt's length.
     pub tokens: u32,
 }
 
@@ -27,11 +33,15 @@ pub struct Hit {
 pub struct Hits {
     /// Sorted by stream.
     found: Vec<Hit>,
+    /// How far the prefix goes on if slower media count as well, for the few streams that have any; sorted by stream.
+    with_slower: Vec<Hit>,
     /// Streams that hold the first chain and something of the second; sorted by slot. Of those with several groups too,
     /// but then it means nothing.
     deep: Vec<Deep>,
     /// Streams with several groups that have held every block so far; sorted by slot.
     grouped: Vec<GroupedWalk>,
+    /// Streams with slower media that have held every block so far, here or there.
+    walks: Vec<SlowerWalk>,
 }
 
 /// How far one stream holds a prompt.
@@ -67,46 +77,77 @@ impl Hits {
         &self.found
     }
 
-    /// Tokens that `stream` holds.
+    /// Tokens that `stream` holds in its main pool.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        let at = self.found.binary_search_by_key(&stream, |hit| hit.stream).ok();
-        at.and_then(|at| self.found.get(at)).map_or(0, |hit| hit.tokens)
+        tokens_of(&self.found, stream)
+    }
+
+    /// Tokens that `stream` holds if slower media count as well: at least those of its main pool. An engine may need more
+    /// than this to load a block back, so it is an upper bound.
+    #[must_use]
+    pub fn with_slower(&self, stream: StreamId) -> u32 {
+        tokens_of(&self.with_slower, stream).max(self.tokens(stream))
+    }
+
+    /// Streams with slower media that hold something here or there, sorted, each with how far the prefix goes on with both.
+    #[must_use]
+    pub fn slower(&self) -> &[Hit] {
+        &self.with_slower
     }
 }
 
+/// `hits`: sorted by stream.
+fn tokens_of(hits: &[Hit], stream: StreamId) -> u32 {
+    let at = hits.binary_search_by_key(&stream, |hit| hit.stream).ok();
+    at.and_then(|at| hits.get(at)).map_or(0, |hit| hit.tokens)
+}
+
 pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
-    let Hits { found, deep, grouped } = out;
+    let Hits { found, with_slower, deep, grouped, walks } = out;
     found.clear();
-    for (size, prompt) in keys.reusable() {
-        let size = size.get();
+    with_slower.clear();
+    for (layout, prompt) in keys.reusable() {
         deep.clear();
         grouped.clear();
         let Some((first, blocks, mut rest)) = next(chains, prompt) else { continue };
         if streams.has_grouped() {
-            begin_grouped(streams, size, first, blocks, grouped, found);
+            begin_grouped(streams, layout, first, blocks, grouped, found);
         }
         if let Some((second, more, behind)) = next(chains, rest) {
             enter(first.holds(), blocks, second.holds(), more, deep);
-            go_on_grouped(streams, size, second, more, grouped, found);
+            go_on_grouped(streams, layout, second, more, grouped, found);
             rest = behind;
         }
         while (!grouped.is_empty() || deep.iter().any(|deep| deep.goes_on))
             && let Some((chain, more, behind)) = next(chains, rest)
         {
             go_on(chain.holds(), more, deep);
-            go_on_grouped(streams, size, chain, more, grouped, found);
+            go_on_grouped(streams, layout, chain, more, grouped, found);
             rest = behind;
         }
-        list(streams, size, first.holds(), blocks, deep, found);
+        list(streams, layout, first.holds(), blocks, deep, found);
         for walk in &*grouped {
-            walk.end(streams, size, found);
+            walk.end(streams, layout, found);
         }
     }
     // Sorted already where names rise with slots, which is so until an endpoint leaves and another one comes.
     if !found.is_sorted_by_key(|hit| hit.stream) {
         found.sort_unstable_by_key(|hit| hit.stream);
     }
+    if !streams.with_slower().is_empty() {
+        slower::find(chains, streams, keys, walks, with_slower);
+    }
+}
+
+/// Tokens of so many blocks found.
+fn usable_tokens(layout: Layout, blocks: u32) -> u32 {
+    blocks.saturating_sub(blocks_dropped(layout)).saturating_mul(layout.size())
+}
+
+/// Engines whose hashes look ahead compute the last block found again, for their drafter.
+fn blocks_dropped(layout: Layout) -> u32 {
+    (layout.ahead() > 0).into()
 }
 
 /// The chain that the rest of a prompt begins with, how many blocks of it that are, and what comes behind them.
@@ -143,7 +184,7 @@ fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
 #[inline(never)]
 fn list(
     streams: &Streams,
-    size: u32,
+    layout: Layout,
     first: &[(Slot, Hold)],
     blocks: u32,
     mut deep: &[Deep],
@@ -154,6 +195,8 @@ fn list(
     let begin = found.len();
     found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0 });
     let mut count = 0;
+    let dropped = blocks_dropped(layout);
+    let size = layout.size();
     let (_, places) = found.split_at_mut(begin);
     let mut places = places.iter_mut();
     for (slot, hold) in first {
@@ -164,11 +207,11 @@ fn list(
             deep = behind;
             reach = next.blocks;
         }
-        if reach > 0
-            && let Some(stream) = streams.plain(*slot, size)
+        if reach > dropped
+            && let Some(stream) = streams.plain(*slot, layout)
             && let Some(place) = places.next()
         {
-            *place = Hit { stream, tokens: reach.saturating_mul(size) };
+            *place = Hit { stream, tokens: (reach - dropped).saturating_mul(size) };
             count += 1;
         }
     }
@@ -179,18 +222,18 @@ fn list(
 #[cold]
 fn begin_grouped(
     streams: &Streams,
-    size: u32,
+    layout: Layout,
     first: &Chain,
     blocks: u32,
     grouped: &mut Vec<GroupedWalk>,
     found: &mut Vec<Hit>,
 ) {
     for (slot, hold) in first.holds() {
-        let reading = streams.get(*slot).and_then(|stream| stream.reading(size));
+        let reading = streams.get(*slot).and_then(|stream| stream.reading(layout));
         if let Some(Reading::Grouped { full, windows }) = reading {
             let runs = WindowBlocks::default();
             let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
-            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, size, found) }
+            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, layout, found) }
         }
     }
 }
@@ -198,7 +241,7 @@ fn begin_grouped(
 /// A further chain, for those of them that have held everything before it.
 fn go_on_grouped(
     streams: &Streams,
-    size: u32,
+    layout: Layout,
     chain: &Chain,
     more: u32,
     grouped: &mut Vec<GroupedWalk>,
@@ -208,7 +251,7 @@ fn go_on_grouped(
     grouped.retain_mut(|walk| {
         let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, more));
         if !goes_on {
-            walk.end(streams, size, found);
+            walk.end(streams, layout, found);
         }
         goes_on
     });
@@ -254,11 +297,12 @@ impl GroupedWalk {
     }
 
     /// Lists the longest hit, if there is one.
-    fn end(&self, streams: &Streams, size: u32, found: &mut Vec<Hit>) {
-        if self.hit > 0
+    fn end(&self, streams: &Streams, layout: Layout, found: &mut Vec<Hit>) {
+        let tokens = usable_tokens(layout, self.hit);
+        if tokens > 0
             && let Some(stream) = streams.get(self.slot)
         {
-            found.push(Hit { stream: stream.id, tokens: self.hit.saturating_mul(size) });
+            found.push(Hit { stream: stream.id, tokens });
         }
     }
 

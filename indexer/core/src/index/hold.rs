@@ -60,6 +60,21 @@ impl Hold {
         }
     }
 
+    /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.
+    pub(super) fn reach_from(&self, from: u32, end: u32) -> u32 {
+        let at = from.max(self.solid.min(end));
+        match &self.rest {
+            Some(rest) if at < end => rest.reach(at, end),
+            _ => at,
+        }
+    }
+
+    /// The first block from `from` on that no group slot has, or `end`.
+    pub(super) fn reach_of_any(&self, from: u32, end: u32) -> u32 {
+        let from = from.max(self.solid.min(end));
+        (from..end).find(|at| self.stored(*at).is_empty()).unwrap_or(end)
+    }
+
     /// Group slots that count for a lookup: all of them where the block is expected.
     pub(super) fn counted(&self, at: u32) -> GroupMask {
         if self.is_expected(at) { GroupMask::ALL } else { self.stored(at) }

@@ -1,8 +1,11 @@
 //! `extra_keys` of an event → namespace and extras. Position and type are all that tells its entries apart: adapter
 //! name, media items, cache salt (in a prompt's first block only), digest of embeddings.
 
+use std::num::NonZeroU32;
+
 use crate::event::{RawExtra, Stored};
 use crate::key::{Extra, Namespace};
+use crate::prompt_keys::Layout;
 
 /// The namespace of a chain that begins with this event.
 pub(super) fn of_first_block<'a>(model: &'a str, stored: &'a Stored) -> Namespace<'a> {
@@ -23,11 +26,18 @@ fn salt_in_extras(stored: &Stored) -> Option<&str> {
 }
 
 /// What the block at `position` of the event depends on besides namespace, parent and tokens.
+#[inline]
 pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
-    let Some(extras) = stored.extra_keys.get(position) else { return Vec::new() };
+    // The case of nearly all events.
+    if stored.extra_keys.is_empty() && stored.lookahead.is_empty() {
+        return Vec::new();
+    }
+    let extras = stored.extra_keys.get(position).map(Vec::as_slice).unwrap_or_default();
     let extras = without_lora(extras, stored.lora_name.as_deref());
-    let salt = (stored.parent.is_none() && position == 0).then(|| salt_in_extras(stored)).flatten();
-    // Collecting nothing allocates nothing, which is the case of nearly all blocks.
+    let is_first = stored.parent.is_none() && position == 0;
+    let salt = if is_first { salt_in_extras(stored) } else { None };
+    let ahead = stored.lookahead.get(position).filter(|ahead| !ahead.is_empty());
+    // Collecting nothing allocates nothing, which is the case of most blocks.
     extras
         .iter()
         .filter(|extra| !matches!((extra, salt), (RawExtra::Text(text), Some(salt)) if **text == *salt))
@@ -37,7 +47,14 @@ pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
             RawExtra::Bytes(digest) => Extra::Embeddings(digest.clone()),
             RawExtra::Unknown(bytes) => Extra::Unknown(bytes.clone()),
         })
+        .chain(ahead.map(|ahead| Extra::Ahead(ahead.as_slice().into())))
         .collect()
+}
+
+/// The layout of the event's blocks, by the most tokens behind one that its hash covers.
+pub(super) fn layout_of(stored: &Stored, size: NonZeroU32) -> Option<Layout> {
+    let ahead = stored.lookahead.iter().map(Vec::len).max().unwrap_or_default();
+    Layout::new(size, u32::try_from(ahead).ok()?)
 }
 
 /// The adapter's name comes first, in every block.

@@ -30,6 +30,10 @@ pub struct Admissions {
     pub stored: u64,
     /// Stored, as told by a replay.
     pub restored: u64,
+    /// Found to be held by the engine's own hash.
+    pub recognized: u64,
+    /// Stored in slower media.
+    pub slower: u64,
     pub speculative: u64,
 }
 
@@ -43,6 +47,8 @@ pub struct Removals {
     pub endpoint_gone: u64,
     /// Speculative blocks whose time was over, or whose stream was cleared.
     pub expired: u64,
+    /// From slower media, for whatever reason.
+    pub slower: u64,
 }
 
 /// Blocks told of but not indexed, by reason.
@@ -50,17 +56,17 @@ pub struct Removals {
 pub struct Skipped {
     /// Batches of streams that do not exist (any more).
     pub unknown_stream: u64,
-    /// In host memory, on storage, remote.
+    /// In a slower medium, of a KV group that is not a full one.
     pub other_medium: u64,
     /// Placeholders without tokens.
     pub placeholder: u64,
-    /// The block before them is not known.
+    /// The block before them was not known, nor for as long as there was room to keep them aside for it.
     pub unknown_parent: u64,
     /// Of an adapter known only by its local number.
     pub unnamed_lora: u64,
     /// Tokens do not fill the blocks.
     pub token_mismatch: u64,
-    /// Of another size than the stream's blocks.
+    /// Of another size than the stream's blocks, or with another number of tokens ahead.
     pub block_size: u64,
     /// Of a KV group beyond those tracked.
     pub groups: u64,
@@ -72,6 +78,17 @@ pub struct Skipped {
     pub capacity: u64,
     /// Speculations cut short by their limit.
     pub speculative_capacity: u64,
+}
+
+/// Blocks told of before the block they follow was: kept aside until that one is known, and never counted as held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsideStats {
+    /// Aside now.
+    pub blocks: usize,
+    /// Memory they take now, about.
+    pub bytes: usize,
+    /// Given their place since the start. Those dropped are counted in [`Skipped::unknown_parent`].
+    pub attached: u64,
 }
 
 /// Sizes and counters since the start.
@@ -87,6 +104,7 @@ pub struct IndexStats {
     pub admissions: Admissions,
     pub removals: Removals,
     pub skipped: Skipped,
+    pub aside: AsideStats,
     /// Removals of blocks that were not held: harmless, and usual after a late join.
     pub unknown_removals: u64,
 }
@@ -96,6 +114,10 @@ pub struct IndexStats {
 pub struct StreamStats {
     /// Distinct blocks held.
     pub blocks: usize,
+    /// Distinct blocks held in slower media.
+    pub slower_blocks: usize,
+    /// Blocks kept aside because the block before them is not known.
+    pub aside: usize,
     /// Tokens per block; `None` until the first event told.
     pub block_size: Option<u32>,
     pub trust: Trust,

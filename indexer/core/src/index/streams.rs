@@ -1,26 +1,29 @@
-//! What the index keeps per stream: which block each of its engine's hashes stands for.
-
-use std::num::NonZeroU32;
+//! What the index keeps per stream: what its engine holds, what is known of it, and how lookups read that.
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 
 use crate::event::EngineHash;
+use crate::prompt_keys::Layout;
 use crate::stream::{StreamId, Trust};
 
-use super::groups::{GROUPS_MAX, GroupMask, Groups, PerGroup, WindowBlocks};
-use super::place::{ChainId, Place, SHRINK_BELOW, Slot};
+use super::aside::Aside;
+use super::groups::{GroupMask, Groups, WindowBlocks};
+use super::place::{Place, Slot};
+use super::references::References;
+use super::slower::Slower;
 use super::stats::ClearCause;
 
 /// All streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    slots: Vec<Option<StreamBlocks>>,
+    slots: Vec<Seat>,
     /// Beside each slot: what a lookup needs of its stream.
     cards: Vec<Card>,
     by_id: HashMap<StreamId, Slot>,
     /// Streams that are read block by block.
     grouped: usize,
+    /// Slots of the streams that have told of slower media.
+    slower: Vec<Slot>,
 }
 
 /// How lookups read a stream, in few bytes: they ask it of every stream that holds the beginning of a prompt. Kept by
@@ -28,9 +31,18 @@ pub(super) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Card {
     id: StreamId,
-    /// Of a stream whose holds are read at once; 0: they are not.
-    plain_size: u32,
     is_grouped: bool,
+    /// Of a stream whose holds are read at once.
+    plain: Option<Layout>,
+}
+
+/// Who has a slot.
+#[derive(Debug)]
+enum Seat {
+    Free,
+    Stream(StreamBlocks),
+    /// The slower media of some stream.
+    Slower,
 }
 
 #[derive(Debug)]
@@ -40,41 +52,15 @@ pub(super) struct StreamBlocks {
     pub(super) trust: Trust,
     /// The engine has told of blocks in another medium than its main pool.
     pub(super) has_other_media: bool,
-    /// Of the full-attention groups; learnt from the first event.
-    pub(super) block_size: Option<NonZeroU32>,
+    /// Of the full-attention groups' blocks; learnt from the first event.
+    pub(super) layout: Option<Layout>,
     pub(super) groups: Groups,
-    hashes: HashMap<EngineHash, Referent>,
-    /// Hashes that a sliding-window group named before the full one did: only the copies per group are known.
-    unplaced: HashMap<EngineHash, PerGroup>,
-    /// Copies beyond the first of a block in a group. Engines do not merge equal blocks, but rarely have any.
-    spare: HashMap<Place, PerGroup>,
-    /// Distinct blocks held.
-    pub(super) blocks: usize,
-}
-
-/// What an engine hash stands for: the block's place, and the copies counted under this hash in all groups. One word:
-/// there is one of them per held block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Referent {
-    chain: u32,
-    /// The place in the chain, above; the copies, in the lowest eight bits.
-    at_and_copies: u32,
-}
-
-/// Most copies counted of one engine hash. More only come from clients that make the engine announce blocks again which
-/// it never stored twice; with the cap, what that leaves behind is bounded.
-pub(super) const COPIES_MAX: u8 = u8::MAX;
-
-/// What became of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Referred {
-    Counted(Place),
-    /// There are [`COPIES_MAX`] already.
-    TooMany(Place),
-    /// The hash stands for another block.
-    Conflict,
-    /// The hash is new, and there is no room for it.
-    Full,
+    /// What the engine's main pool holds. Apart, so that what lookups read of all streams lies close together.
+    pub(super) pool: Box<References>,
+    /// Blocks told of whose place is not known.
+    pub(super) aside: Box<Aside>,
+    /// What other media hold; `None` until one was told of.
+    pub(super) slower: Option<Box<Slower>>,
 }
 
 /// How lookups read a stream's holds.
@@ -93,20 +79,30 @@ impl Streams {
         self.by_id.len()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamBlocks> {
+        self.slots.iter_mut().filter_map(Seat::stream_mut)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &StreamBlocks> {
-        self.slots.iter().flatten()
+        self.slots.iter().filter_map(Seat::stream)
+    }
+
+    /// Every slot there is, of streams or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)).map(Slot)
     }
 
     pub(super) fn slot(&self, id: StreamId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: Slot) -> Option<&StreamBlocks> {
-        self.slots.get(slot.index())?.as_ref()
+        self.slots.get(slot.index())?.stream()
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut StreamBlocks> {
-        self.slots.get_mut(slot.index())?.as_mut()
+        self.slots.get_mut(slot.index())?.stream_mut()
     }
 
     pub(super) fn by_id(&self, id: StreamId) -> Option<&StreamBlocks> {
@@ -115,30 +111,56 @@ impl Streams {
 
     /// Begins a stream that does not exist.
     pub(super) fn add(&mut self, id: StreamId, model: &str) {
-        let stream = Some(StreamBlocks::new(id, model));
-        let slot = match self.slots.iter().position(Option::is_none) {
-            Some(free) => {
-                if let Some(slot) = self.slots.get_mut(free) {
-                    *slot = stream;
-                }
-                free
-            }
-            None => {
-                self.slots.push(stream);
-                self.slots.len() - 1
-            }
-        };
-        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
+        let slot = self.take_seat(Seat::Stream(StreamBlocks::new(id, model)));
         self.by_id.insert(id, slot);
-        self.note(slot);
     }
 
     /// Ends a stream that holds nothing any more.
     pub(super) fn remove(&mut self, id: StreamId) {
-        if let Some(slot) = self.by_id.remove(&id)
-            && let Some(stream) = self.slots.get_mut(slot.index())
-        {
-            *stream = None;
+        if let Some(slot) = self.by_id.remove(&id) {
+            self.leave_seat(slot);
+        }
+    }
+
+    /// Makes sure that the stream can hold blocks of slower media.
+    pub(super) fn begin_slower(&mut self, slot: Slot) {
+        if self.get(slot).is_some_and(|stream| stream.slower.is_none()) {
+            let own = self.take_seat(Seat::Slower);
+            self.slower.push(slot);
+            if let Some(stream) = self.get_mut(slot) {
+                stream.slower = Some(Box::new(Slower::new(own)));
+            }
+        }
+    }
+
+    /// Ends the stream's slower media, which hold nothing any more.
+    pub(super) fn end_slower(&mut self, slot: Slot) {
+        if let Some(slower) = self.get_mut(slot).and_then(|stream| stream.slower.take()) {
+            self.leave_seat(slower.slot);
+            self.slower.retain(|other| *other != slot);
+        }
+    }
+
+    /// Slots of the streams with slower media.
+    pub(super) fn with_slower(&self) -> &[Slot] {
+        &self.slower
+    }
+
+    fn take_seat(&mut self, taken: Seat) -> Slot {
+        let free = self.slots.iter().position(|seat| matches!(seat, Seat::Free));
+        let slot = free.unwrap_or(self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(seat) => *seat = taken,
+            None => self.slots.push(taken),
+        }
+        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
+        self.note(slot);
+        slot
+    }
+
+    fn leave_seat(&mut self, slot: Slot) {
+        if let Some(seat) = self.slots.get_mut(slot.index()) {
+            *seat = Seat::Free;
             self.note(slot);
         }
     }
@@ -155,10 +177,10 @@ impl Streams {
         }
     }
 
-    /// The stream's name, if its holds are read at once by lookups for this block size.
+    /// The stream's name, if its holds are read at once by lookups for this layout.
     #[inline]
-    pub(super) fn plain(&self, slot: Slot, size: u32) -> Option<StreamId> {
-        self.cards.get(slot.index()).filter(|card| card.plain_size == size).map(|card| card.id)
+    pub(super) fn plain(&self, slot: Slot, layout: Layout) -> Option<StreamId> {
+        self.cards.get(slot.index()).filter(|card| card.plain == Some(layout)).map(|card| card.id)
     }
 
     /// Some stream is read block by block.
@@ -168,7 +190,7 @@ impl Streams {
 
     /// Whether nothing that lookups go by changed without being noted.
     pub(super) fn is_noted(&self) -> bool {
-        let cards = self.slots.iter().map(|stream| stream.as_ref().map_or(Card::NONE, Card::of));
+        let cards = self.slots.iter().map(|seat| seat.stream().map_or(Card::NONE, Card::of));
         let grouped = self.cards.iter().filter(|card| card.is_grouped).count();
         cards.eq(self.cards.iter().copied()) && grouped == self.grouped
     }
@@ -177,13 +199,34 @@ impl Streams {
 // === impl Card ===
 
 impl Card {
-    const NONE: Self = Self { id: StreamId(0), plain_size: 0, is_grouped: false };
+    const NONE: Self = Self { id: StreamId(0), is_grouped: false, plain: None };
 
     fn of(stream: &StreamBlocks) -> Self {
-        let size = stream.block_size.map_or(0, NonZeroU32::get);
-        let reading = stream.reading(size);
-        let plain_size = if matches!(reading, Some(Reading::Plain)) { size } else { 0 };
-        Self { id: stream.id, plain_size, is_grouped: matches!(reading, Some(Reading::Grouped { .. })) }
+        let reading = stream.layout.and_then(|layout| stream.reading(layout));
+        Self {
+            id: stream.id,
+            is_grouped: matches!(reading, Some(Reading::Grouped { .. })),
+            plain: stream.layout.filter(|_| matches!(reading, Some(Reading::Plain))),
+        }
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    #[inline]
+    fn stream(&self) -> Option<&StreamBlocks> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Free | Self::Slower => None,
+        }
+    }
+
+    fn stream_mut(&mut self) -> Option<&mut StreamBlocks> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Free | Self::Slower => None,
+        }
     }
 }
 
@@ -196,152 +239,77 @@ impl StreamBlocks {
             model: Box::from(model),
             trust: Trust::Recovering,
             has_other_media: false,
-            block_size: None,
+            layout: None,
             groups: Groups::default(),
-            hashes: HashMap::new(),
-            unplaced: HashMap::new(),
-            spare: HashMap::new(),
-            blocks: 0,
+            pool: Box::default(),
+            aside: Box::default(),
+            slower: None,
         }
     }
 
-    /// Back to knowing nothing, for the engine may come back with another block size. That it has another medium stays
-    /// true until it restarts: emptying the main pool does not empty the other.
+    /// Back to knowing nothing, for the engine may come back with another block size. Emptying the main pool empties no
+    /// other: what slower media hold stays, and so does that there are any, until the engine restarts.
     pub(super) fn reset(&mut self, cause: ClearCause) {
+        let slower = self.slower.take();
         let has_other_media = self.has_other_media && cause != ClearCause::Restarted;
-        *self = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
+        let mut new = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
+        if slower.is_some() {
+            // It is the same process as before.
+            new.layout = self.layout;
+            new.groups = std::mem::take(&mut self.groups);
+            new.slower = slower;
+        }
+        *self = new;
     }
 
-    /// Engine hashes that are held at least once.
+    /// Engine hashes that are held at least once, in the main pool and in slower media.
     pub(super) fn references(&self) -> usize {
-        self.hashes.len() + self.unplaced.len()
+        self.pool.len() + self.slower.as_ref().map_or(0, |slower| slower.pool.len())
     }
 
     /// The block named by an event before; `None` where it is not known.
     pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
-        self.hashes.get(&hash).map(Referent::place)
+        self.pool.place(hash).or_else(|| self.slower.as_ref()?.pool.place(hash))
     }
 
-    /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
-    /// would be waited for by itself, which is most of what an event costs.
-    pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let known = hashes.iter().filter(|hash| self.hashes.contains_key(*hash)).count();
-        std::hint::black_box(known);
+    /// There are hashes that were told of without the place of their block.
+    #[inline]
+    pub(super) fn has_unplaced(&self) -> bool {
+        self.pool.has_unplaced() || self.slower.as_ref().is_some_and(|slower| slower.pool.has_unplaced())
     }
 
-    /// Chains that the stream's events named; may name one more than once.
-    pub(super) fn chains(&self) -> impl Iterator<Item = ChainId> {
-        self.hashes.values().map(|referent| ChainId(referent.chain))
-    }
-
-    /// Every engine hash with its copies in all groups, in no order.
-    pub(super) fn copies(&self) -> impl Iterator<Item = (EngineHash, u32)> {
-        let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
-        let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
-        placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
-    }
-
+    /// The hash was told of, but not where its block stands.
     pub(super) fn is_unplaced(&self, hash: EngineHash) -> bool {
-        self.unplaced.contains_key(&hash)
+        self.pool.is_unplaced(hash)
+            || self.slower.as_ref().is_some_and(|slower| slower.pool.is_unplaced(hash))
     }
 
-    /// Counts a copy under the hash. `known`: the place of the block that it stands for, if the block has one; else
-    /// `make` gives it one, unless there is no room for new hashes.
-    ///
-    /// Always inlined: what `make` works with must be in registers. Read back from memory right after it was written, in
-    /// other portions, it would wait for all writes before it, the one of the last block's entry among them.
-    #[inline(always)]
-    pub(super) fn refer(
-        &mut self,
-        hash: EngineHash,
-        known: Option<Place>,
-        has_room: bool,
-        make: impl FnOnce() -> Place,
-    ) -> Referred {
-        match self.hashes.entry(hash) {
-            Entry::Occupied(occupied) if Some(occupied.get().place()) != known => Referred::Conflict,
-            Entry::Occupied(mut occupied) => {
-                let place = occupied.get().place();
-                if occupied.get_mut().count() { Referred::Counted(place) } else { Referred::TooMany(place) }
-            }
-            Entry::Vacant(_) if !has_room && !self.unplaced.contains_key(&hash) => Referred::Full,
-            Entry::Vacant(vacant) => {
-                let place = known.unwrap_or_else(make);
-                vacant.insert(Referent::new(place));
-                Referred::Counted(place)
-            }
+    /// Drops the block that has been aside for longest, with its copies. Returns how many held blocks that were: one,
+    /// or none where it was kept for the sake of those behind it.
+    pub(super) fn drop_oldest_aside(&mut self) -> u64 {
+        self.aside.take_oldest().map_or(0, |hash| self.drop_unplaced(hash).into())
+    }
+
+    /// Forgets a block aside of which no copy is left.
+    pub(super) fn let_go(&mut self, hash: EngineHash) {
+        if !self.aside.is_empty() {
+            let (pool, slower) = (&self.pool, self.slower.as_ref());
+            let is_slower = |hash| slower.is_some_and(|slower| slower.pool.is_unplaced(hash));
+            self.aside.let_go(hash, |hash| pool.is_unplaced(hash) || is_slower(hash));
         }
     }
 
-    /// Takes one copy off the hash, and the hash with its last one.
-    pub(super) fn unrefer(&mut self, hash: EngineHash) {
-        if let Entry::Occupied(mut occupied) = self.hashes.entry(hash)
-            && occupied.get_mut().uncount()
-        {
-            occupied.remove();
-            if self.hashes.len() < self.hashes.capacity() / SHRINK_BELOW {
-                self.hashes.shrink_to(self.hashes.len() * 2);
-            }
-        }
+    /// Drops the copies of a block whose place is not known. Returns whether there were any.
+    pub(super) fn drop_unplaced(&mut self, hash: EngineHash) -> bool {
+        let main = self.pool.take_unplaced(hash).is_some();
+        let slower = self.slower.as_mut().is_some_and(|slower| slower.pool.take_unplaced(hash).is_some());
+        main || slower
     }
 
-    /// Counts a copy in a group of a hash whose block is not known yet.
-    pub(super) fn note_unplaced(&mut self, hash: EngineHash, group: usize) {
-        if let Some(copies) = self.unplaced.entry(hash).or_default().get_mut(group) {
-            *copies = copies.saturating_add(1);
-        }
-    }
-
-    /// The copies counted while the block was not known, if there were any.
-    pub(super) fn take_unplaced(&mut self, hash: EngineHash) -> Option<PerGroup> {
-        if self.unplaced.is_empty() {
-            return None;
-        }
-        self.unplaced.remove(&hash)
-    }
-
-    /// Takes one copy in the group off such a hash; whether there was one.
-    pub(super) fn release_unplaced(&mut self, hash: EngineHash, group: usize) -> bool {
-        let Entry::Occupied(mut occupied) = self.unplaced.entry(hash) else { return false };
-        let had = match occupied.get_mut().get_mut(group) {
-            Some(copies) if *copies > 0 => {
-                *copies -= 1;
-                true
-            }
-            _ => false,
-        };
-        if *occupied.get() == [0; GROUPS_MAX] {
-            occupied.remove();
-        }
-        had
-    }
-
-    /// Counts one more copy of a block that the group has already.
-    pub(super) fn add_spare(&mut self, place: Place, group: usize) {
-        if let Some(copies) = self.spare.entry(place).or_default().get_mut(group) {
-            *copies = copies.saturating_add(1);
-        }
-    }
-
-    /// Takes such a copy off; `false`: there was only one.
-    pub(super) fn take_spare(&mut self, place: Place, group: usize) -> bool {
-        if self.spare.is_empty() {
-            return false;
-        }
-        let Entry::Occupied(mut occupied) = self.spare.entry(place) else { return false };
-        let Some(copies) = occupied.get_mut().get_mut(group).filter(|copies| **copies > 0) else {
-            return false;
-        };
-        *copies -= 1;
-        if *occupied.get() == [0; GROUPS_MAX] {
-            occupied.remove();
-        }
-        true
-    }
-
-    /// How lookups for this block size read the stream; `None`: they do not.
-    pub(super) fn reading(&self, size: u32) -> Option<Reading> {
-        let block_size = self.block_size.filter(|learnt| learnt.get() == size)?;
+    /// How lookups for this layout read the stream; `None`: they do not.
+    #[inline]
+    pub(super) fn reading(&self, layout: Layout) -> Option<Reading> {
+        let layout = self.layout.filter(|learnt| *learnt == layout)?;
         if !self.trust.is_scored() {
             return None;
         }
@@ -349,42 +317,6 @@ impl StreamBlocks {
             return Some(Reading::Plain);
         }
         let full = self.groups.full();
-        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(block_size) })
-    }
-}
-
-// === impl Referent ===
-
-impl Referent {
-    const COPIES_BITS: u32 = u8::BITS;
-
-    fn new(place: Place) -> Self {
-        Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | 1 }
-    }
-
-    fn place(&self) -> Place {
-        Place { chain: ChainId(self.chain), at: self.at_and_copies >> Self::COPIES_BITS }
-    }
-
-    fn copies(self) -> u32 {
-        self.at_and_copies & u32::from(COPIES_MAX)
-    }
-
-    /// `false`: there is no room for one more.
-    fn count(&mut self) -> bool {
-        let has_room = self.copies() < u32::from(COPIES_MAX);
-        if has_room {
-            self.at_and_copies += 1;
-        }
-        has_room
-    }
-
-    /// Whether that was the last one.
-    fn uncount(&mut self) -> bool {
-        if self.copies() <= 1 {
-            return true;
-        }
-        self.at_and_copies -= 1;
-        false
+        (!full.is_empty()).then(|| Reading::Grouped { full, windows: self.groups.windows(layout.size()) })
     }
 }

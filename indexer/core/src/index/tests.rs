@@ -1,12 +1,18 @@
-use crate::event::{EngineHash, Group, GroupKind, RawExtra, Stored};
+use crate::event::{EngineHash, Group, GroupKind, Medium, RawExtra, Removed, Stored};
 
 use crate::key::Namespace;
 
 use super::*;
 
+mod aside;
 mod cases;
 mod hybrid;
+mod known;
+mod late;
+mod lookahead;
 mod model;
+mod slower;
+mod tiers;
 
 pub(super) const A: StreamId = StreamId(1);
 pub(super) const B: StreamId = StreamId(2);
@@ -64,4 +70,11 @@ pub(super) fn hit_in(index: &Index, namespace: &Namespace<'_>, stream: StreamId,
 
 pub(super) fn hit(index: &Index, stream: StreamId, prompt: &[u32]) -> u32 {
     hit_in(index, &BASE, stream, prompt)
+}
+
+/// The same if slower media count as well.
+pub(super) fn hit_with_slower(index: &Index, stream: StreamId, prompt: &[u32]) -> u32 {
+    let mut hits = Hits::default();
+    index.hits(&index.key_plan().keys(&BASE, prompt), &mut hits);
+    hits.with_slower(stream)
 }

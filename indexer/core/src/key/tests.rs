@@ -55,6 +55,11 @@ fn extra(vector: &ExtraVector) -> Extra {
         "media" => Extra::Media { id: vector.value.as_str().into(), offset: vector.offset },
         "embeddings" => Extra::Embeddings(hex(&vector.value).into()),
         "unknown" => Extra::Unknown(hex(&vector.value).into()),
+        "ahead" => {
+            let bytes = hex(&vector.value);
+            let (tokens, _) = bytes.as_chunks::<4>();
+            Extra::Ahead(tokens.iter().map(|token| u32::from_le_bytes(*token)).collect())
+        }
         other => panic!("kind {other}"),
     }
 }
@@ -84,6 +89,10 @@ fn blocks_are_those_of_the_specification() {
             "{} tokens, extras {extras:?}",
             vector.tokens.len()
         );
+        if let [Extra::Ahead(ahead)] = extras.as_slice() {
+            let parent = BlockKey(number(&vector.parent));
+            assert_eq!(hasher(&vector.key).block_ahead(parent, &vector.tokens, ahead), block);
+        }
     }
 }
 

@@ -5,22 +5,42 @@ use super::*;
 const NAMESPACE: Namespace<'static> = Namespace { model: "m", lora: None, salt: None };
 
 fn plan(sizes: &[u32]) -> KeyPlan {
-    let sizes = sizes.iter().map(|size| NonZeroU32::new(*size).expect("above 0")).collect();
-    KeyPlan { hasher: KeyHasher::new([1; 16]), sizes }
+    plan_ahead(&sizes.iter().map(|size| (*size, 0)).collect::<Vec<_>>())
+}
+
+fn plan_ahead(layouts: &[(u32, u32)]) -> KeyPlan {
+    let layout = |(size, ahead): &(u32, u32)| {
+        Layout::new(NonZeroU32::new(*size).expect("above 0"), *ahead).expect("small")
+    };
+    KeyPlan { hasher: KeyHasher::new([1; 16]), layouts: layouts.iter().map(layout).collect() }
 }
 
 #[test]
 fn a_chain_per_size_and_the_block_with_the_last_token_is_not_reusable() {
     let plan = plan(&[2, 3]);
-    let (two, three) = (plan.sizes[0], plan.sizes[1]);
+    let (two, three) = (plan.layouts[0], plan.layouts[1]);
     let keys = plan.keys(&NAMESPACE, &[1, 2, 3, 4, 5, 6]);
     let first = plan.hasher.block(plan.hasher.root(&NAMESPACE), &[1, 2], &[]);
     let second = plan.hasher.block(first, &[3, 4], &[]);
-    assert_eq!(keys.of_size(two), [first, second, plan.hasher.block(second, &[5, 6], &[])]);
-    assert_eq!(keys.of_size(three).len(), 2);
-    let reusable: Vec<_> = keys.reusable().map(|(size, keys)| (size.get(), keys.len())).collect();
+    assert_eq!(keys.of_layout(two), [first, second, plan.hasher.block(second, &[5, 6], &[])]);
+    assert_eq!(keys.of_layout(three).len(), 2);
+    let reusable: Vec<_> = keys.reusable().map(|(layout, keys)| (layout.size(), keys.len())).collect();
     assert_eq!(reusable, [(2, 2), (3, 1)]);
     assert!(plan.keys(&NAMESPACE, &[]).reusable().all(|(_, keys)| keys.is_empty()));
+}
+
+#[test]
+fn a_block_with_tokens_ahead_is_whole_when_they_are_there_and_depends_on_them() {
+    let plan = plan_ahead(&[(2, 1), (2, 3)]);
+    let (one, three) = (plan.layouts[0], plan.layouts[1]);
+    let root = plan.hasher.root(&NAMESPACE);
+    let ahead = |tokens: &[u32]| [crate::key::Extra::Ahead(tokens.into())];
+    let keys = plan.keys(&NAMESPACE, &[1, 2, 3, 4, 5]);
+    let first = plan.hasher.block(root, &[1, 2], &ahead(&[3]));
+    assert_eq!(keys.of_layout(one), [first, plan.hasher.block(first, &[3, 4], &ahead(&[5]))]);
+    assert_eq!(keys.of_layout(three), [plan.hasher.block(root, &[1, 2], &ahead(&[3, 4, 5]))]);
+    assert_eq!(plan.keys(&NAMESPACE, &[1, 2]).of_layout(one), []);
+    assert_ne!(plan.keys(&NAMESPACE, &[1, 2, 9]).of_layout(one), [first]);
 }
 
 #[test]
@@ -36,6 +56,7 @@ fn plans_and_namespaces_that_make_other_keys_identify_themselves_otherwise() {
         name(&plan(&[16, 32]), &NAMESPACE),
         name(&plan(&[32]), &NAMESPACE),
         name(&plan(&[]), &NAMESPACE),
+        name(&plan_ahead(&[(16, 1)]), &NAMESPACE),
         name(&secret, &NAMESPACE),
         name(&plan(&[16]), &Namespace { model: "ms", ..NAMESPACE }),
         name(&plan(&[16]), &Namespace { salt: Some("s"), ..NAMESPACE }),
@@ -53,9 +74,12 @@ proptest! {
     fn keys_of_parts_are_the_keys_of_the_whole(
         tokens in proptest::collection::vec(any::<u32>(), 0..300),
         cuts in proptest::collection::vec(0_usize..300, 0..8),
-        sizes in proptest::sample::subsequence(vec![1_u32, 2, 3, 7, 16, 32, 64], 0..4),
+        layouts in proptest::sample::subsequence(
+            vec![(1_u32, 0_u32), (2, 0), (2, 1), (3, 0), (3, 7), (7, 2), (16, 0), (32, 3), (64, 0)],
+            0..4,
+        ),
     ) {
-        let plan = plan(&sizes);
+        let plan = plan_ahead(&layouts);
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(tokens.len())).collect();
         cuts.extend([0, tokens.len()]);
         cuts.sort_unstable();
