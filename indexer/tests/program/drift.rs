@@ -107,7 +107,8 @@ async fn an_engine_that_offloads_its_cache_raises_no_alarm_by_what_it_finds() {
     for engine in &mut engines {
         engine.store(0..BLOCK);
     }
-    let are_told = async || indexer.state().await["index"]["references"] == 2;
+    // Two in the main pools, and the one in host memory.
+    let are_told = async || indexer.state().await["index"]["references"] == 3;
     eventually("events are indexed", are_told).await;
     let mut client = indexer.client().await;
     let messages = format!(r#"[{{"role":"user","content":"{}"}}]"#, "a b ".repeat(20));
