@@ -54,6 +54,17 @@ pub struct PolicyConfig {
     pub lambda: f64,
     /// μ in tokens, used by the cost policy.
     pub mu_tokens: f64,
+    /// What a token that an engine holds in a slower medium only counts, of one that it has at hand: 0 to 1.
+    pub slower_media: f64,
+}
+
+/// How an engine hashes its blocks. Needed only to find what it held before it was heard of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockHash {
+    /// The engine's `--prefix-caching-hash-algo`; another one than these, or `none`: nothing is hashed.
+    pub algorithm: &'static str,
+    /// The engine's `PYTHONHASHSEED`. None: the release's own, where that is fixed.
+    pub seed: Option<String>,
 }
 
 /// One base model.
@@ -84,6 +95,7 @@ pub struct ModelConfig {
     pub exclude_tools_when_tool_choice_none: bool,
     /// Rules of rendering, by their names, that differ from those of the engine's release: for engines that are patched.
     pub rendering: serde_json::Map<String, serde_json::Value>,
+    pub block_hash: BlockHash,
 }
 
 /// In which form a chat template gets the content of messages, by the engine's names.

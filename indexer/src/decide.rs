@@ -31,14 +31,17 @@ pub mod metrics;
 mod pool;
 mod question;
 mod reason;
+mod recognize;
 mod round;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use keys::PromptMemo;
 pub use memo_metrics::MemoCollector;
 pub use question::{Chat, Members, Prompt, Question};
 pub use reason::Reason;
+pub use verdict::Verdict;
 
 use crate::answers::ResponseKey;
 use crate::books::{Books, DecisionIds, Placed};
@@ -49,10 +52,11 @@ use crate::fleet::{Endpoint, Snapshot, View};
 use crate::ledger::DecisionId;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::volatile::VolatileHeads;
-use candidates::{gather, serving};
+use candidates::{gather, serving, weighed};
 use measure::{Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
 use pool::{Lane, Pool, PoolError};
+use recognize::{Recognizable, Recognizer};
 use round::{Basis, Round, best_of_each_endpoint, put_first};
 
 /// Prompts of up to this many token ids are looked up at once, without a hop to another thread: 32,768 tokens are 2,048
@@ -78,15 +82,6 @@ pub struct Decision {
     pub policy: &'static str,
 }
 
-/// How far the prefix index made the ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Scored,
-    /// By the prompt's beginning alone, as what follows cannot be known.
-    ScoredInPart(Reason),
-    LoadOnly(Reason),
-}
-
 /// One endpoint (and rank) of a ranking, with what made its cost.
 #[derive(Clone, Debug)]
 pub struct Pick {
@@ -102,6 +97,7 @@ pub struct Pick {
 pub struct Decider {
     measurer: Arc<Measurer>,
     pool: Pool,
+    recognizer: Recognizer,
     registry: Arc<Registry>,
     view: Arc<View>,
     engines: watch::Receiver<Arc<Directory>>,
@@ -144,6 +140,7 @@ impl Decider {
         let ids = DecisionIds::new(books.lock().own());
         Self {
             measurer: Arc::new(Measurer { memo, index: index.clone(), volatile, metrics: metrics.clone() }),
+            recognizer: Recognizer::new(index.clone()),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
             registry,
             view,
@@ -182,22 +179,33 @@ impl Decider {
         };
         let model =
             named.as_ref().map(|(model, target)| LoadedModel { index: target.model, load: model.load });
+        // An adapter's folder on the engine is part of its hashes, and is not known.
+        let bare = named.as_ref().filter(|(_, target)| target.adapter.is_none());
+        let hasher = bare.and_then(|(model, _)| model.block_hash);
+        let turn = hasher.and_then(|hasher| self.recognizer.turn(&endpoints, hasher));
+        let salt = turn.as_ref().and_then(|_| question.cache_salt.clone());
         let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &endpoints));
         let measured = match (question.previous_response, named) {
             // What the engine keeps of earlier turns is part of the prompt, and is not known here.
             (Some(_), _) if keeper.is_some() => Err(Reason::PreviousResponse),
             (Some(_), _) => Err(Reason::PreviousResponseUnknown),
             (None, Some((model, target))) => {
-                self.measure(Job::take(&mut question, model, target.adapter), question.answer_by).await
+                let mut job = Job::take(&mut question, model, target.adapter);
+                job.keeps_ids = turn.is_some();
+                self.measure(job, question.answer_by).await
             }
             (None, None) => Err(Reason::UnknownModel),
         };
-        let basis = self.basis(&endpoints, measured);
+        let mut basis = self.basis(&endpoints, measured);
+        let ids = basis.measured.as_mut().and_then(|measured| measured.ids.take());
         let demand = basis.demand(estimated_bytes);
         let picking = Instant::now();
         let round = Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
         let decision = self.pick(&round);
         self.metrics.rank.observe(picking.elapsed().as_secs_f64());
+        if let (Some(turn), Some(ids), Some(measured)) = (turn, ids, basis.measured) {
+            drop(turn.take(Recognizable { ids, keys: measured.keys, salt }));
+        }
         self.count(&decision);
         self.metrics.whole.observe(begun.elapsed().as_secs_f64());
         decision
@@ -304,7 +312,8 @@ impl Decider {
             self.index.read().hits(keys, &mut hits);
             self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
         }
-        let cached = |place| hits.tokens(place);
+        let slower_media = self.settings.policy.slower_media;
+        let cached = |place| weighed(&hits, place, slower_media);
         let (seats, candidates) = gather(round.endpoints, cached, books.ledger(), now, self.settings.beat_ms);
         let mut ranking = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
         if let Some(keeper) = &round.keeper {
@@ -362,28 +371,6 @@ impl Decider {
             self.metrics.prompt_tokens.inc_by(decision.prompt_tokens.into());
             self.metrics.reachable_tokens.inc_by(decision.reachable_tokens.into());
             self.metrics.selected_tokens.inc_by(selected.into());
-        }
-    }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    /// The prompt's blocks counted.
-    pub fn is_scored(self) -> bool {
-        matches!(self, Self::Scored | Self::ScoredInPart(_))
-    }
-
-    /// The value of the label `outcome`.
-    pub fn outcome(self) -> &'static str {
-        if self.is_scored() { "scored" } else { "load_only" }
-    }
-
-    /// The value of the label `reason`; empty where there is nothing to explain.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Scored => "",
-            Self::ScoredInPart(reason) | Self::LoadOnly(reason) => reason.name(),
         }
     }
 }

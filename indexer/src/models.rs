@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
+use warmpath_kv::native_hash::NativeHasher;
 use warmpath_prompt::{EngineVersion, ModelPrompt};
 
 mod load;
@@ -40,6 +41,8 @@ pub struct Model {
     pub release: Release,
     /// Which reading of its files the renderer is.
     pub load: LoadId,
+    /// How its engines hash their blocks, where that is known.
+    pub block_hash: Option<NativeHasher>,
     /// Not in the configuration any more.
     is_retired: bool,
 }

@@ -254,6 +254,12 @@ impl Index {
         self.resume_attaching_all();
     }
 
+    /// Whether blocks of any stream are aside; see [`awaits`](Self::awaits).
+    #[must_use]
+    pub fn has_aside(&self) -> bool {
+        self.aside_bytes > 0
+    }
+
     /// Sizes and counters since the start.
     #[must_use]
     pub fn stats(&self) -> IndexStats {

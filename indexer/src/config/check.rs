@@ -10,6 +10,8 @@ use warmpath_core::rank::{LAMBDA_DEFAULT, MU_DEFAULT, Policy};
 use super::fields::{Fields, Problems};
 use super::*;
 
+/// Values of `models[].block_hash.algorithm`.
+const BLOCK_HASHES: [&str; 3] = ["sha256", "sha256_cbor", "none"];
 /// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
 const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
@@ -77,6 +79,7 @@ fn policy(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
         name: name.unwrap_or(defaults::POLICY),
         lambda: fields.weight("lambda", LAMBDA_DEFAULT, p),
         mu_tokens: fields.weight("mu_tokens", MU_DEFAULT, p),
+        slower_media: fields.share("slower_media", defaults::SLOWER_MEDIA, p),
     };
     fields.finish(p);
     policy
@@ -113,11 +116,25 @@ fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
                 default_chat_template_kwargs: fields.json("default_chat_template_kwargs", p),
                 exclude_tools_when_tool_choice_none: fields.flag("exclude_tools_when_tool_choice_none", p),
                 rendering: fields.json("rendering", p),
+                block_hash: block_hash(fields.mapping("block_hash", p), p),
             };
             fields.finish(p);
             model
         })
         .collect()
+}
+
+fn block_hash(mut fields: Fields, p: &mut Problems) -> BlockHash {
+    let algorithm = fields.text("algorithm", p).unwrap_or_else(|| defaults::BLOCK_HASH.to_owned());
+    let known = BLOCK_HASHES.into_iter().find(|known| *known == algorithm);
+    if known.is_none() {
+        let remedy = format!("expected one of {}", BLOCK_HASHES.join(", "));
+        p.note(&fields.path_of("algorithm"), Some(&Value::String(algorithm)), remedy);
+    }
+    let block_hash =
+        BlockHash { algorithm: known.unwrap_or(defaults::BLOCK_HASH), seed: fields.text("seed", p) };
+    fields.finish(p);
+    block_hash
 }
 
 fn content_format(fields: &mut Fields, p: &mut Problems) -> ContentFormat {

@@ -23,6 +23,13 @@ pub const RESERVATION_MS: u64 = 30_000;
 /// An engine stores a block when it has computed it: queueing plus prefill, rarely more than this.
 pub const SPECULATIVE_MS: u64 = 15_000;
 
+/// Loading a token's keys and values from host memory takes some percent of the time of computing them, from a disk or a
+/// store more, and not all engines load back all that they have.
+pub const SLOWER_MEDIA: f64 = 0.8;
+
+/// vLLM's default since 0.10.2.
+pub const BLOCK_HASH: &str = "sha256";
+
 /// How often a DNS name is looked up.
 pub const DNS_REFRESH_MS: u64 = 5_000;
 

@@ -192,6 +192,18 @@ impl Fields {
         }
     }
 
+    /// A number from 0 to 1; `default` where the key is missing.
+    pub(super) fn share(&mut self, key: &'static str, default: f64, problems: &mut Problems) -> f64 {
+        let Some(value) = self.take(key) else { return default };
+        match value.as_f64() {
+            Some(number) if (0.0..=1.0).contains(&number) => number,
+            _ => {
+                problems.note(&self.path_of(key), Some(&value), "expected a number from 0 to 1");
+                default
+            }
+        }
+    }
+
     /// True or false; false where the key is missing.
     pub(super) fn flag(&mut self, key: &'static str, problems: &mut Problems) -> bool {
         let Some(value) = self.take(key) else { return false };

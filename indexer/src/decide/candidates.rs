@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use warmpath_core::rank::Candidate;
-use warmpath_kv::{Millis, StreamId};
+use warmpath_kv::{Hits, Millis, StreamId};
 
 use crate::engines::Directory;
 use crate::fleet::{Endpoint, Snapshot};
@@ -35,6 +35,18 @@ pub(super) fn serving<'a>(
     let holds = |endpoint: &&&Endpoint| adapter.holders.contains(&endpoint.spec.address);
     let holding: Vec<_> = of_model.iter().filter(holds).copied().collect();
     if holding.is_empty() { of_model } else { holding }
+}
+
+/// Tokens that a place holds, those in slower media only at their weight.
+pub(super) fn weighed(hits: &Hits, place: StreamId, weight: f64) -> u32 {
+    let at_hand = hits.tokens(place);
+    if hits.slower().is_empty() {
+        return at_hand;
+    }
+    let slower = hits.with_slower(place).saturating_sub(at_hand);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u32")]
+    let weighed = (f64::from(slower) * weight) as u32;
+    at_hand + weighed
 }
 
 /// One candidate per rank of each endpoint. `cached` tells the tokens that a place holds.

@@ -44,6 +44,8 @@ pub(super) struct Measured {
     /// Why the tokens are those of the prompt's beginning only.
     pub(super) cut_by: Option<Reason>,
     pub(super) keys: PromptKeys,
+    /// The ids that the keys were made of, where the job keeps them.
+    pub(super) ids: Option<Vec<u32>>,
 }
 
 /// The part of a question that measuring consumes.
@@ -57,6 +59,8 @@ pub(super) struct Job {
     pub(super) task: Task,
     pub(super) add_special_tokens: Option<bool>,
     pub(super) truncate: Truncate,
+    /// The ids are wanted too, so that all of the prompt is encoded, whatever of it is remembered.
+    pub(super) keeps_ids: bool,
     /// When nobody waits for the result any more: no further stage is begun then.
     pub(super) give_up_at: Option<tokio::time::Instant>,
 }
@@ -83,6 +87,7 @@ impl Job {
             task: question.task,
             add_special_tokens: question.add_special_tokens,
             truncate: question.truncate,
+            keeps_ids: false,
             give_up_at: None,
         }
     }
@@ -100,7 +105,7 @@ impl Measurer {
         let namespace = Namespace { model: &model.name, lora: lora.as_deref(), salt: salt.as_deref() };
         let fold = KeyFold::new(self.index.read().key_plan(), &namespace);
         let begun = Instant::now();
-        let folded = self.fold(&mut job, &fold)?;
+        let (folded, ids) = self.fold(&mut job, &fold)?;
         let tokenized = Instant::now();
         self.metrics.tokenize.observe((tokenized - begun).as_secs_f64());
         in_time(job.give_up_at)?;
@@ -114,11 +119,12 @@ impl Measurer {
             is_ours,
             cut_by: (!folded.whole).then_some(Reason::Filter(outcome::Reason::Media)),
             keys,
+            ids,
         })
     }
 
-    /// The tokens of the first prompt, as they are folded into keys.
-    fn fold(&self, job: &mut Job, fold: &KeyFold) -> Result<Folded<KeyFold>, Reason> {
+    /// The tokens of the first prompt, as they are folded into keys, and as they are where the job keeps them.
+    fn fold(&self, job: &mut Job, fold: &KeyFold) -> Result<(Folded<KeyFold>, Option<Vec<u32>>), Reason> {
         let tenant = job.cache_salt.as_deref().map_or(Tenant::Common, Tenant::Salted);
         let renderer = job.model.renderer.as_deref();
         let (task, special, truncate) = (job.task, job.add_special_tokens, job.truncate);
@@ -127,7 +133,7 @@ impl Measurer {
             Prompt::Tokens(prompts) => {
                 let ids = prompts.first_mut().map(std::mem::take).unwrap_or_default();
                 if truncate.tokens.is_none() {
-                    return Ok(Folded::of(fold, &PromptTokens::whole(ids)));
+                    return Ok(folded(fold, PromptTokens::whole(ids), job.keeps_ids));
                 }
                 TokensRequest { ids, truncate, task }.into()
             }
@@ -150,8 +156,18 @@ impl Measurer {
         if let Prepared::Text(prepared) = &prepared {
             self.volatile.see(&job.model.name, prepared.text());
         }
-        renderer.fold(prepared, &self.memo, tenant, fold).map_err(|error| Reason::from(&error))
+        if job.keeps_ids {
+            let tokens = renderer.encode(prepared).map_err(|error| Reason::from(&error))?;
+            return Ok(folded(fold, tokens, true));
+        }
+        let remembered = renderer.fold(prepared, &self.memo, tenant, fold);
+        Ok((remembered.map_err(|error| Reason::from(&error))?, None))
     }
+}
+
+fn folded(fold: &KeyFold, tokens: PromptTokens, keeps_ids: bool) -> (Folded<KeyFold>, Option<Vec<u32>>) {
+    let folded = Folded::of(fold, &tokens);
+    (folded, keeps_ids.then(|| tokens.ids.into_vec()))
 }
 
 /// Between two stages: nothing more is done for nobody.

@@ -67,7 +67,13 @@ type IndexCounter = (&'static str, &'static str, &'static str, fn(&IndexStats) -
 const INDEX_COUNTERS: [IndexCounter; 3] = [
     ("index_admissions", "Blocks that a stream came to hold, by cause", "cause", |stats| {
         let by = stats.admissions;
-        vec![("stored", by.stored), ("restored", by.restored), ("speculative", by.speculative)]
+        vec![
+            ("stored", by.stored),
+            ("restored", by.restored),
+            ("recognized", by.recognized),
+            ("slower", by.slower),
+            ("speculative", by.speculative),
+        ]
     }),
     ("index_removals", "Blocks that a stream ceased to hold, by cause", "cause", |stats| {
         let by = stats.removals;
@@ -78,6 +84,7 @@ const INDEX_COUNTERS: [IndexCounter; 3] = [
             ("events_lost", by.events_lost),
             ("endpoint_gone", by.endpoint_gone),
             ("expired", by.expired),
+            ("slower", by.slower),
         ]
     }),
     ("index_skipped", "Blocks told of but not indexed, by reason", "reason", |stats| {
@@ -99,10 +106,22 @@ const INDEX_COUNTERS: [IndexCounter; 3] = [
     }),
 ];
 
+/// Counters of the index without a label.
+type IndexTotal = (&'static str, &'static str, fn(&IndexStats) -> u64);
+
+const INDEX_TOTALS: [IndexTotal; 2] = [
+    ("index_attached", "Blocks that were aside and got their place when their parent was told", |stats| {
+        stats.aside.attached
+    }),
+    ("index_unknown_removals", "Removals of blocks that were not held; usual after a late join", |stats| {
+        stats.unknown_removals
+    }),
+];
+
 /// Sizes of the index.
 type IndexGauge = (&'static str, &'static str, fn(&IndexStats) -> usize);
 
-const INDEX_GAUGES: [IndexGauge; 3] = [
+const INDEX_GAUGES: [IndexGauge; 5] = [
     ("index_blocks", "Distinct blocks held or expected by any stream, or leading to one", |stats| {
         stats.blocks
     }),
@@ -110,6 +129,10 @@ const INDEX_GAUGES: [IndexGauge; 3] = [
     ("index_speculative_blocks", "Pairs of a stream and a block held speculatively", |stats| {
         stats.speculative_blocks
     }),
+    ("index_aside_blocks", "Blocks kept aside because the block before them is not known", |stats| {
+        stats.aside.blocks
+    }),
+    ("index_aside_bytes", "Memory that those take, about", |stats| stats.aside.bytes),
 ];
 
 // === impl Collector ===
@@ -184,9 +207,15 @@ fn encode_index(index: &IndexStats, encoder: &mut DescriptorEncoder) -> fmt::Res
         let gauge = ConstGauge::new(i64::try_from(value(index)).unwrap_or(i64::MAX));
         gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
     }
-    let unknown = ConstCounter::new(index.unknown_removals);
-    let help = "Removals of blocks that were not held; usual after a late join";
-    unknown.encode(encoder.encode_descriptor("index_unknown_removals", help, None, MetricType::Counter)?)
+    for (name, help, value) in INDEX_TOTALS {
+        ConstCounter::new(value(index)).encode(encoder.encode_descriptor(
+            name,
+            help,
+            None,
+            MetricType::Counter,
+        )?)?;
+    }
+    Ok(())
 }
 
 fn labels(stream: &StreamStatus) -> [(&'static str, String); 2] {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use thiserror::Error;
+use warmpath_kv::native_hash::{NativeAlgorithm, NativeHasher, NativeKeyForm, SEED_DEFAULT};
 use warmpath_prompt::{
     Cuts, EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
 };
 
 use super::{LoadId, Model, Release, ToldBy};
-use crate::config::{ContentFormat, ModelConfig};
+use crate::config::{BlockHash, ContentFormat, ModelConfig};
 
 /// Why a model cannot be served.
 #[derive(Debug, Error)]
@@ -19,6 +20,11 @@ pub(super) enum ModelError {
     Files { index: usize, source: LoadError },
 }
 
+/// Earlier releases take random bytes where no seed is set.
+const SEED_FIXED_SINCE: EngineVersion = EngineVersion::new(0, 29);
+/// From then on each key of a block says what it is.
+const KEYS_TAGGED_SINCE: EngineVersion = EngineVersion::new(0, 31);
+
 /// Every model that cannot be served.
 #[derive(Debug, Error)]
 #[error("cannot load the models:\n{}", lines(.0))]
@@ -27,7 +33,8 @@ pub struct ModelErrors(pub(super) Vec<ModelError>);
 /// A model of this name whose files have not been read.
 pub(super) fn unloaded(name: &str) -> Model {
     let release = Release { version: EngineVersion::default(), told_by: ToldBy::Nobody };
-    Model { name: name.into(), renderer: None, release, load: LoadId::fresh(), is_retired: false }
+    let load = LoadId::fresh();
+    Model { name: name.into(), renderer: None, release, load, block_hash: None, is_retired: false }
 }
 
 /// Loads one model, `index` being its position in the configuration. `reported` is the release that its engines
@@ -46,7 +53,17 @@ pub(super) fn model(
         (None, None) => Release { version: EngineVersion::default(), told_by: ToldBy::Nobody },
     };
     let renderer = renderer(index, config, release.version)?;
-    Ok(Model { renderer, release, ..unloaded(&config.name) })
+    let block_hash = block_hash(&config.block_hash, release.version);
+    Ok(Model { renderer, release, block_hash, ..unloaded(&config.name) })
+}
+
+/// How engines of this release hash their blocks; `None`: not known.
+fn block_hash(config: &BlockHash, version: EngineVersion) -> Option<NativeHasher> {
+    let algorithm = NativeAlgorithm::by_name(config.algorithm)?;
+    let fixed = (version >= SEED_FIXED_SINCE).then_some(SEED_DEFAULT);
+    let seed = config.seed.as_deref().or(fixed)?;
+    let form = if version >= KEYS_TAGGED_SINCE { NativeKeyForm::Tagged } else { NativeKeyForm::Plain };
+    Some(NativeHasher::new(algorithm, seed, form))
 }
 
 fn renderer(

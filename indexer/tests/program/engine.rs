@@ -50,6 +50,28 @@ impl Engine {
         self.publish(Value::Array(event));
     }
 
+    /// Publishes that blocks of these ids are stored behind the block `parent`, in a medium.
+    pub(crate) fn store_behind(
+        &mut self,
+        parent: u64,
+        hashes: &[u64],
+        ids: std::ops::Range<u32>,
+        medium: &str,
+    ) {
+        let hashes = Value::Array(hashes.iter().map(|hash| Value::from(*hash)).collect());
+        let tokens = Value::Array(ids.map(Value::from).collect());
+        let event = vec![
+            "BlockStored".into(),
+            hashes,
+            parent.into(),
+            tokens,
+            BLOCK.into(),
+            Value::Nil,
+            medium.into(),
+        ];
+        self.publish(Value::Array(event));
+    }
+
     /// Publishes that a block was copied to the host's memory.
     pub(crate) fn offload(&mut self, hash: u32) {
         let hashes = Value::Array(vec![hash.into()]);

@@ -17,6 +17,7 @@ mod drift;
 mod engine;
 #[cfg(test)]
 mod http_engine;
+mod late_join;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
