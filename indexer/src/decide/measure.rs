@@ -210,6 +210,7 @@ mod tests {
             add_special_tokens: None,
             task: Task::Generate,
             truncate: Truncate::default(),
+            keeps_ids: false,
             give_up_at,
         };
         let good = r#"[{"role":"user","content":"a b"}]"#;
