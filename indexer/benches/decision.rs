@@ -36,6 +36,10 @@ use warmpath_kv::index::Origin;
 use warmpath_kv::{EngineHash, Index, IndexLimits, KeyHasher, Millis, StreamId, Trust};
 use warmpath_prompt::{ChatRequest, ModelFiles, ModelPrompt, Task, Truncate};
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ENDPOINTS: usize = 8;
 const BLOCK: usize = 16;
 /// Messages of about 800 tokens, all but the last one known.

@@ -253,7 +253,11 @@ pub(crate) fn parse_json(field: &'static str, bytes: &[u8]) -> Result<Json, Prom
     if bytes.len() > MAX_PROMPT_BYTES {
         return Err(PromptError::too_large(field));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
+    // Checked at once, the parser need not look at each text again: a third of its time.
+    let Ok(text) = simdutf8::basic::from_utf8(bytes) else {
+        return Err(PromptError::refused(format!("{field} is no JSON: it is not UTF-8")));
+    };
+    serde_json::from_str(text).map_err(|error| {
         // The parser's message quotes nothing of the text.
         PromptError::refused(format!("{field} is no JSON: {error}"))
     })

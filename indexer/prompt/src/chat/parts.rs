@@ -100,6 +100,11 @@ pub(super) fn write(format: ContentFormat, parts: Vec<Part>, view: View) -> Json
     match format {
         ContentFormat::Parts => parts.into_iter().map(|part| part.into_json(view)).collect(),
         ContentFormat::Text => {
+            let parts = match <[Part; 1]>::try_from(parts) {
+                Ok([Part::Text { text, .. } | Part::Bare(text)]) => return text.into(),
+                Ok(one) => one.into(),
+                Err(parts) => parts,
+            };
             let has_media = parts.iter().any(|part| matches!(part, Part::Medium(_)));
             let mark = has_media.then(|| media::mark(view));
             // The engine drops empty texts before it joins.
