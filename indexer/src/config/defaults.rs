@@ -38,7 +38,7 @@ pub const MAX_MESSAGE_BYTES: usize = 20 << 20;
 /// Prompts waiting per tokenizer thread. One of 3,000 tokens takes 0.2 ms with a fast encoder and 5 to 20 ms with the
 /// reference: a longer queue of the slow kind would far outlast the 50 ms of the filter.
 pub const TOKENIZER_QUEUE_PER_THREAD: usize = 32;
-/// About 2 bytes per token: as much text as the caches of a hundred replicas hold (some 500,000 tokens each).
+/// About 1 byte per token: twice as much text as the caches of a hundred replicas hold (some 500,000 tokens each).
 pub const PROMPT_MEMO_BYTES: usize = 128 << 20;
 /// 512 replicas with 256 sequences each, twice over; about 100 bytes each.
 pub const RESERVATIONS: usize = 1 << 18;

@@ -17,6 +17,7 @@ mod drift;
 mod engine;
 #[cfg(test)]
 mod http_engine;
+#[cfg(test)]
 mod late_join;
 #[cfg(test)]
 mod peers;
