@@ -24,8 +24,9 @@ async fn with_two_engines() -> (Indexer, Engine, Engine) {
     (indexer, first, second)
 }
 
-async fn blocks(indexer: &Indexer) -> u64 {
-    indexer.state().await["index"]["blocks"].as_u64().unwrap()
+/// Blocks that are held, each as often as there are engines that hold it.
+async fn held(indexer: &Indexer) -> u64 {
+    indexer.state().await["index"]["references"].as_u64().unwrap()
 }
 
 #[tokio::test]
@@ -34,7 +35,7 @@ async fn the_holder_of_the_prefix_gets_the_request_and_its_tokens_are_predicted(
     let mut client = indexer.client().await;
     first.store(0..64 * BLOCK);
     second.store(1_000_000..1_000_000 + BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 65).await;
+    eventually("events are indexed", async || held(&indexer).await == 65).await;
 
     for model in ["tiny", "other-name", ""] {
         let request = ScoreRequest { model: model.into(), ..tokens(0..64 * BLOCK + 10) };
@@ -65,7 +66,7 @@ async fn what_an_engine_found_is_held_against_the_forecast_for_the_endpoint_that
     let mut client = indexer.client().await;
     first.store(0..10 * BLOCK);
     second.store(0..2 * BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 10).await;
+    eventually("events are indexed", async || held(&indexer).await == 12).await;
     let ask = tokens(0..10 * BLOCK + 1);
     for (served, found) in [(FIRST, 9 * BLOCK), (FIRST, 11 * BLOCK), (SECOND, 2 * BLOCK)] {
         let answer = client.score(ask.clone()).await.unwrap().into_inner();
@@ -89,7 +90,7 @@ async fn blocks_of_a_picked_endpoint_count_before_their_events() {
     let mut client = indexer.client().await;
     first.store(2_000_000..2_000_000 + BLOCK);
     second.store(3_000_000..3_000_000 + BLOCK);
-    eventually("block sizes are learnt", async || blocks(&indexer).await == 2).await;
+    eventually("block sizes are learnt", async || held(&indexer).await == 2).await;
     let answer = client.score(tokens(0..100 * BLOCK + 1)).await.unwrap().into_inner();
     assert_eq!((answer.outcome(), answer.candidates[0].cached_tokens), (Outcome::Scored, 0));
     let picked = answer.candidates[0].endpoint.clone();
@@ -110,7 +111,7 @@ async fn of_a_burst_of_equal_prompts_one_at_each_endpoint_is_cold() {
     let mut client = indexer.client().await;
     first.store(2_000_000..2_000_000 + BLOCK);
     second.store(3_000_000..3_000_000 + BLOCK);
-    eventually("block sizes are learnt", async || blocks(&indexer).await == 2).await;
+    eventually("block sizes are learnt", async || held(&indexer).await == 2).await;
     let burst = (0..16).map(|_| {
         let mut client = client.clone();
         tokio::spawn(async move { client.score(tokens(0..BLOCKS * BLOCK + 1)).await.unwrap().into_inner() })
@@ -130,7 +131,7 @@ async fn a_prompt_of_one_block_is_ranked_by_load() {
     let (indexer, mut first, _second) = with_two_engines().await;
     let mut client = indexer.client().await;
     first.store(0..BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 1).await;
+    eventually("events are indexed", async || held(&indexer).await == 1).await;
     let answer = client.score(tokens(0..BLOCK)).await.unwrap().into_inner();
     assert_eq!((answer.outcome(), answer.reason.as_str()), (Outcome::LoadOnly, "below_block"));
     indexer.stop().await;
@@ -141,7 +142,7 @@ async fn another_tenant_s_blocks_are_no_hits_and_a_cleared_cache_has_none() {
     let (indexer, mut first, _second) = with_two_engines().await;
     let mut client = indexer.client().await;
     first.store(0..10 * BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 10).await;
+    eventually("events are indexed", async || held(&indexer).await == 10).await;
     let salted = ScoreRequest { cache_salt: "tenant".into(), ..tokens(0..10 * BLOCK + 1) };
     let answer = client.score(salted).await.unwrap().into_inner();
     assert_eq!((answer.outcome(), answer.reachable_tokens), (Outcome::Scored, 0));
@@ -163,7 +164,7 @@ async fn a_request_may_name_its_policy() {
     let (indexer, mut first, _second) = with_two_engines().await;
     let mut client = indexer.client().await;
     first.store(0..10 * BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 10).await;
+    eventually("events are indexed", async || held(&indexer).await == 10).await;
     let mut firsts = Vec::new();
     for _ in 0..4 {
         let request = ScoreRequest { policy: "round_robin".into(), ..tokens(0..10 * BLOCK + 1) };
@@ -181,7 +182,7 @@ async fn a_long_prompt_is_scored_like_a_short_one() {
     let (indexer, mut first, _second) = with_two_engines().await;
     let mut client = indexer.client().await;
     first.store(0..3000 * BLOCK);
-    eventually("events are indexed", async || blocks(&indexer).await == 3000).await;
+    eventually("events are indexed", async || held(&indexer).await == 3000).await;
     let request = ScoreRequest { deadline_us: 5_000_000, ..tokens(0..3000 * BLOCK + 7) };
     let answer = tokio::time::timeout(Duration::from_secs(5), client.score(request)).await.unwrap().unwrap();
     let answer = answer.into_inner();
