@@ -49,6 +49,33 @@ fn licence_expressions_are_read_with_and_or_and_brackets() {
     assert!(!is_allowed(""));
 }
 
+/// The comparison with peers has a lock file of its own, which nothing here builds with: it would be out of date unnoticed.
+#[test]
+fn the_comparison_with_peers_locks_what_the_index_depends_on() {
+    let ours = locked_dependencies("Cargo.lock", "warmpath-kv");
+    let theirs = locked_dependencies("tests/index-bench/Cargo.lock", "warmpath-kv");
+    assert!(ours.contains("hashbrown"), "{ours:?}");
+    // Of the root's, those for tests of the index are in its lock file only.
+    let normal = dependencies(&cargo_metadata(), "warmpath-kv");
+    let wanted: BTreeSet<&String> = ours.iter().filter(|name| normal.contains(*name)).collect();
+    assert_eq!(
+        theirs.iter().collect::<BTreeSet<_>>(),
+        wanted,
+        "run `cargo metadata` in tests/index-bench and commit its Cargo.lock"
+    );
+}
+
+/// Names of what a lock file says that a package depends on.
+fn locked_dependencies(file: &str, package: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(paths::root().join(file)).unwrap();
+    let begin = format!("[[package]]\nname = \"{package}\"\n");
+    let (_, entry) = text.split_once(&begin).unwrap_or_else(|| panic!("no {package} in {file}"));
+    let (entry, _) = entry.split_once("[[package]]").unwrap_or((entry, ""));
+    let (_, list) = entry.split_once("dependencies = [").unwrap();
+    let names = list.lines().filter_map(|line| line.trim().strip_prefix('"')?.split([' ', '"']).next());
+    names.map(str::to_owned).collect()
+}
+
 /// An SPDX expression that our list satisfies. `AND` binds tighter than `OR`; a slash is an old way to write `OR`.
 fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");

@@ -9,13 +9,12 @@ mod completions;
 mod embeddings;
 mod fields;
 mod head;
-mod json;
+pub(crate) mod json;
 mod media;
 mod members;
 mod messages;
 mod responses;
 
-pub(crate) use json::Scanner;
 pub use members::Members;
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 //! An answer is never held and never kept: [`Tail`] has its last bytes, however it is cut into chunks.
 
 use crate::limits::USAGE_TAIL_BYTES;
-use crate::request::Scanner;
+use crate::request::json::Scanner;
 
 /// Token counts of an answer, as far as they were there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 
 mod conversation;
 mod developer;
+mod form;
 mod media;
 mod messages;
 mod parts;
@@ -23,7 +24,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
-use crate::request::{Task, Truncate};
+use crate::task::{Task, Truncate};
 use crate::template::{ChatTemplate, Clock, ContentFormat};
 use crate::version::RenderingRules;
 
@@ -164,7 +165,7 @@ pub(crate) fn render<'t>(
     if input.add_generation_prompt && input.continue_final_message {
         return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
     }
-    let form = messages::Form {
+    let form = form::Form {
         rules: &settings.rules,
         origin: input.origin,
         content: settings.content_format.unwrap_or(template.content_format()),

@@ -30,6 +30,7 @@ mod model;
 mod prepared;
 mod request;
 mod responses;
+mod task;
 mod template;
 mod tokenizer;
 mod version;
@@ -42,8 +43,9 @@ pub use limits::{MAX_PROMPT_BYTES, MAX_TEMPLATE_BYTES, MAX_TOKENIZER_FILE_BYTES}
 pub use memo::{CutRule, Cuts, Fold, Folded, Memo, MemoStats, NewlineCuts, Obstacle, Place, Tenant};
 pub use model::{ChatRenderer, ModelFiles, ModelPrompt};
 pub use prepared::{Prepared, PreparedText, PromptTokens};
-pub use request::{CompletionRequest, PromptRequest, Task, TokensRequest, Truncate, TruncationSide};
+pub use request::{CompletionRequest, PromptRequest, TokensRequest};
 pub use responses::ResponsesRequest;
+pub use task::{Task, Truncate, TruncationSide};
 pub use template::{Clock, ContentFormat, FixedClock, SystemClock};
 pub use tokenizer::{Encode, EncodeError, EncoderChoice, EncoderKind, SpecialTokens, TokenIds};
 pub use version::{

@@ -23,8 +23,9 @@ use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TOKENIZER_FILE_BYTES};
 use crate::media::MediaCuts;
 use crate::memo::{Cuts, Fold, Folded, Memo, Parts, Tenant, Text};
 use crate::prepared::{Prepared, PromptTokens};
-use crate::request::{PromptRequest, Task, Truncate};
+use crate::request::PromptRequest;
 use crate::responses::{self, Converted, ResponsesRequest};
+use crate::task::{Task, Truncate};
 use crate::template::{Clock, ContentFormat, SystemClock};
 use crate::tokenizer::{
     Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,

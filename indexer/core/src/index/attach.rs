@@ -8,11 +8,9 @@ use crate::stream::StreamId;
 use super::Index;
 use super::aside::Link;
 use super::place::{Place, Slot};
+use super::references::Refused;
 use super::stats::Origin;
 use super::stored::{Entering, Entry, Layer, Spot};
-
-/// There is no room for a block, or its hash stands for another one.
-pub(super) struct Refused;
 
 impl Index {
     /// Whether blocks of the stream wait for a block that was never told of, so that [`recognize`](Self::recognize) may

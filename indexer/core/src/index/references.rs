@@ -34,6 +34,9 @@ struct Referent {
 /// it never stored twice; with the cap, what that leaves behind is bounded.
 pub(super) const COPIES_MAX: u8 = u8::MAX;
 
+/// There is no room for a block, or its hash stands for another one.
+pub(super) struct Refused;
+
 /// What became of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Referred {

@@ -7,11 +7,10 @@ use crate::key::{BlockKey, KeyHasher};
 use crate::prompt_keys::Layout;
 use crate::stream::{Millis, StreamId};
 
-use super::attach::Refused;
 use super::chains::Chains;
 use super::groups::{PerGroup, Role};
 use super::place::{Place, Slot};
-use super::references::{References, Referred};
+use super::references::{References, Referred, Refused};
 use super::slower::{self, Ageing};
 use super::stats::{Admissions, Origin, Skipped};
 use super::streams::StreamBlocks;

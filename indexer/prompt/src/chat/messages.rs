@@ -3,20 +3,13 @@
 use serde_json::{Map, Value as Json};
 
 use super::developer;
+use super::form::Form;
 use super::media::View;
 use super::parts::{self, Part};
 use super::{Origin, type_of};
 use crate::error::PromptError;
 use crate::template::ContentFormat;
-use crate::version::{OddArguments, RenderingRules};
-
-/// What decides the form of messages, besides themselves.
-pub(super) struct Form<'a> {
-    pub rules: &'a RenderingRules,
-    pub origin: Origin,
-    pub content: ContentFormat,
-    pub template_knows_developer: bool,
-}
+use crate::version::OddArguments;
 
 /// A message in the making: its role and its keys in the engine's order.
 struct Message {

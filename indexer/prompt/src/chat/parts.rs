@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::form::Form;
 use super::media::{self, Medium, View};
-use super::messages::Form;
 use super::type_of;
 use crate::error::PromptError;
 use crate::template::ContentFormat;

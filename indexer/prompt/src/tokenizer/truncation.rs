@@ -6,7 +6,7 @@
 
 use super::{Encode, EncodeError, SpecialTokens};
 use crate::error::PromptError;
-use crate::request::{Task, Truncate, TruncationSide};
+use crate::task::{Task, Truncate, TruncationSide};
 
 const FIELD: &str = "truncate_prompt_tokens";
 const SIDE_FIELD: &str = "truncation_side";

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::anthropic::MessagesRequest;
-use crate::request::TruncationSide;
+use crate::task::TruncationSide;
 
 fn responses(model: &ModelPrompt, members: &str) -> Result<Vec<u32>, PromptError> {
     ids(model.tokens(ResponsesRequest { members: members.as_bytes(), ..ResponsesRequest::default() }))
