@@ -1,10 +1,14 @@
 //! From a prompt to the engine's own token ids.
 //!
 //! ```text
-//! completion   text ──────────────────────────────────────────┐
-//! chat         JSON ─▶ Conversation ─▶ template context ─▶ text ┴▶ Prepared ─▶ encode ─▶ truncate ─▶ PromptTokens
-//!              chat.rs (what the engine does)     template.rs     prepared.rs  tokenizer.rs
+//! completion           text ──────────────────────────────────────────────┐
+//! chat                 JSON ─┬▶ ChatInput ─▶ Conversation ─▶ template ─▶ text ─▶ Prepared ─▶ encode ─▶ PromptTokens
+//! responses, messages  JSON ─┘                                                   ▲
+//! token ids; all of gpt-oss, by harmony ─────────────────────────────────────────┘
 //! ```
+//!
+//! What the engine does to a request is in `chat.rs`, `responses.rs` and `anthropic.rs`, what it leaves to its template
+//! library in `template.rs`, gpt-oss's own form in `harmony.rs`.
 //!
 //! [`ModelPrompt`] owns everything that one model needs: its tokenizer, its compiled chat template and the
 //! [`RenderingRules`] of the engine release that serves it. It is loaded once, is `Send + Sync`, and every request is a
