@@ -18,7 +18,7 @@ use crate::indexer::Indexer;
 /// Who does not answer in this time is frozen or gone: there is nothing to compare.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Copies of one hash that the index counts; see the limits in `docs/failure-modes.md`.
+/// Copies of one hash that the index counts: a limit that the README names.
 const COUNTED_MAX: u64 = 255;
 
 /// Hashes, each with its number of copies.
@@ -124,8 +124,8 @@ impl Differences {
         let mut found = Self::default();
         for (hash, copies) in engine {
             match index.get(hash) {
+                _ if *copies > COUNTED_MAX => found.beyond_count += 1,
                 None => found.missing += 1,
-                Some(_) if *copies > COUNTED_MAX => found.beyond_count += 1,
                 Some(held) if held != copies => found.miscounted += 1,
                 Some(_) => {}
             }

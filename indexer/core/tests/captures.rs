@@ -1,6 +1,9 @@
 //! Recorded events of real vLLM servers → hits, compared with what vLLM itself counted for every recorded request.
 #![cfg(test)]
 
+#[path = "../src/hex.rs"]
+mod hex;
+
 use std::collections::VecDeque;
 use std::io::Read as _;
 
@@ -10,6 +13,8 @@ use warmpath_kv::{
     Action, Hits, Index, IndexLimits, Input, KeyHasher, Millis, Namespace, Sequencer, SequencerConfig,
     StreamId, decode_batch,
 };
+
+use hex::hex;
 
 /// One line of a capture; see `fixtures/README.md`.
 #[derive(Deserialize)]
@@ -169,15 +174,4 @@ impl Replay {
 
 fn empty_index() -> Index {
     Index::new(KeyHasher::new(*b"a key for tests."), IndexLimits::default())
-}
-
-/// Bytes of hexadecimal digits.
-fn hex(text: &str) -> Vec<u8> {
-    let digit = |digit: &u8| {
-        char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).expect("a digit")
-    };
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| pair.iter().map(digit).fold(0, |byte, digit| byte << 4 | digit))
-        .collect()
 }

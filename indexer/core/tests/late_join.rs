@@ -2,6 +2,9 @@
 //! the engine's own hashes than without.
 #![cfg(test)]
 
+#[path = "../src/hex.rs"]
+mod hex;
+
 use std::io::Read as _;
 use std::num::NonZeroU32;
 
@@ -9,6 +12,8 @@ use serde::Deserialize;
 use warmpath_kv::index::{ClearCause, Origin};
 use warmpath_kv::native_hash::{NativeAlgorithm, NativeHasher, NativeKeyForm, NativeNamespace, SEED_DEFAULT};
 use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Namespace, StreamId, Trust, decode_batch};
+
+use hex::hex;
 
 /// One line of a capture; see `fixtures/README.md`.
 #[derive(Deserialize)]
@@ -120,15 +125,4 @@ fn native(scenario: &str, namespace: &Namespace<'_>, tokens: &[u32]) -> Vec<warm
 
 fn empty_index() -> Index {
     Index::new(KeyHasher::new(*b"a key for tests."), IndexLimits::default())
-}
-
-/// Bytes of hexadecimal digits.
-fn hex(text: &str) -> Vec<u8> {
-    let digit = |digit: &u8| {
-        char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).expect("a digit")
-    };
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| pair.iter().map(digit).fold(0, |byte, digit| byte << 4 | digit))
-        .collect()
 }

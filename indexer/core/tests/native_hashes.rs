@@ -1,6 +1,9 @@
 //! Block hashes in recorded events of real vLLM servers, computed anew from the tokens.
 #![cfg(test)]
 
+#[path = "../src/hex.rs"]
+mod hex;
+
 use std::collections::HashMap;
 use std::io::Read as _;
 
@@ -10,6 +13,8 @@ use warmpath_kv::native_hash::{
     NativeAlgorithm, NativeDigest, NativeHasher, NativeKey, NativeKeyForm, SEED_DEFAULT,
 };
 use warmpath_kv::{EngineHash, Event, decode_batch};
+
+use hex::hex;
 
 /// One line of a capture; see `fixtures/README.md`. Requests are not of interest here.
 #[derive(Deserialize)]
@@ -138,15 +143,4 @@ fn plain(extra: &RawExtra) -> NativeKey {
         RawExtra::Text(text) => NativeKey::text(text),
         other => panic!("not recorded: {other:?}"),
     }
-}
-
-/// Bytes of hexadecimal digits.
-fn hex(text: &str) -> Vec<u8> {
-    let digit = |digit: &u8| {
-        char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).expect("a digit")
-    };
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| pair.iter().map(digit).fold(0, |byte, digit| byte << 4 | digit))
-        .collect()
 }

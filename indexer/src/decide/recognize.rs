@@ -20,10 +20,11 @@ use warmpath_kv::{Index, PromptKeys, StreamId};
 
 use crate::fleet::Endpoint;
 
-/// For each moment of hashing, so many without: at most a tenth of a core.
+/// For each moment from the encoding to the last block entered, so many without: at most a tenth of a core.
 const PAUSE_FACTOR: u32 = 9;
-/// Encoding, which the pause has to outweigh too, takes about as long as this for a prompt of usual length.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// At most ten prompts a second are encoded as a whole: blocks may wait for a parent that never comes, and most requests
+/// must find their beginning remembered all the same.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// Gives out turns.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub(super) struct Turn {
     hasher: NativeHasher,
     /// Those with blocks that wait, by their block size in tokens.
     streams: Vec<(NonZeroU32, StreamId)>,
+    begun: Instant,
     permit: OwnedSemaphorePermit,
 }
 
@@ -73,7 +75,8 @@ impl Recognizer {
         let mut streams: Vec<_> = waiting.collect();
         drop(index);
         streams.sort_unstable();
-        (!streams.is_empty()).then(|| Turn { index: self.index.clone(), hasher, streams, permit })
+        let begun = Instant::now();
+        (!streams.is_empty()).then(|| Turn { index: self.index.clone(), hasher, streams, begun, permit })
     }
 }
 
@@ -83,7 +86,7 @@ impl Turn {
     /// Hashes the prompt and enters what is found, beside the runtime; the turn ends after a pause.
     pub(super) fn take(self, prompt: Recognizable) -> JoinHandle<()> {
         tokio::spawn(async move {
-            let begun = Instant::now();
+            let begun = self.begun;
             let permit = match spawn_blocking(move || self.recognize(&prompt)).await {
                 Ok(permit) => permit,
                 Err(error) => return tracing::error!(%error, "recognizing blocks broke down"),

@@ -8,6 +8,7 @@ use super::typescript;
 use crate::bounded::Bounded;
 use crate::error::PromptError;
 
+/// Who the model was trained to be told it is: the format puts these words first in every prompt, whatever it runs on.
 const IDENTITY: &str = "You are ChatGPT, a large language model trained by OpenAI.";
 const KNOWLEDGE_CUTOFF: &str = "2024-06";
 
