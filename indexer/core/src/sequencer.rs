@@ -12,13 +12,17 @@
 //!      │ connected,              idle    │ │ ended,   retry│  │  ▼
 //!      │ no replay                       ▼ │ timeout       │  └─ Gap ── too often ──▶ Live, degraded
 //!    Stale ◀── disconnected (any)      Probing ── nothing: the engine is behind us ──▶ Replaying from 0
-//!      └── connected, replay configured: Replaying from 0
+//!      └── connected, replay configured: Replaying from the last batch applied, to prove that it is the same engine;
+//!          else from 0
 //! ```
 //!
 //! What the engine's protocol makes necessary:
 //!
 //! - There is no epoch in the messages. Numbers that fall mean a restart; a new process that already passed the old
-//!   number looks like a gap. So every new connection counts as a possible restart: clear, replay from 0.
+//!   number looks like a gap. So every new connection counts as a possible restart, and what is held is not believed
+//!   until the replay brings the batch that was applied last, byte for byte: it holds the time at which it was made, so
+//!   no other process has its like. Where it does not: clear, replay from 0. What was saved by another indexer, or by
+//!   an earlier process of this one, is taken up in the same way ([`Sequencer::resume`]).
 //! - Batches published while a replay runs wait, and are applied after what they come after.
 //! - A replay silently starts at the oldest batch kept, and may lose some in the middle. Both show in the numbers.
 //! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
@@ -57,6 +61,8 @@ pub enum Input<B> {
     Emptied { seq: u64 },
     /// The batch `seq`, just given to be applied, was no batch.
     Undecodable { seq: u64 },
+    /// Whether the batch just given to be compared ([`Action::Compare`]) is the one that was applied last.
+    Compared { is_same: bool },
     /// Time passed.
     Tick,
 }
@@ -66,6 +72,8 @@ pub enum Input<B> {
 pub enum Action<B> {
     /// Apply the batch to the index.
     Apply { seq: u64, batch: B, origin: Origin },
+    /// Compare the batch with the last one applied, which has the same number, and tell ([`Input::Compared`]).
+    Compare { seq: u64, batch: B },
     /// Forget everything that the stream holds.
     Clear(ClearCause),
     /// Ask the replay for all batches from this one on. An earlier question is given up: what still comes in answer
@@ -88,6 +96,9 @@ pub struct Sequencer<B> {
     state: State,
     /// The number of the next batch to apply; `None`: whatever comes next.
     next: Option<u64>,
+    /// What is held is of the process that we are connected to. Where it is not known to be, the replay is asked for
+    /// the batch before the next one first.
+    is_proven: bool,
     /// The last number on the event socket of this connection. They only rise there.
     last_published: Option<u64>,
     /// Why the index is incomplete, and from which batch on it was built.
@@ -134,12 +145,21 @@ impl<B: Weight> Sequencer<B> {
             config,
             state: State::Cold,
             next: None,
+            is_proven: true,
             last_published: None,
             degraded: None,
             waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
             silence: Silence::Lasts { since: now },
             stats: SequencerStats::default(),
         }
+    }
+
+    /// Goes on where something that was saved ends: with the batch `last`, which the caller has to keep for
+    /// [`Action::Compare`]. Nothing of it is believed until the engine shows that batch.
+    #[must_use]
+    pub fn resume(config: SequencerConfig, now: Millis, last: u64) -> Self {
+        let state = State::Stale(StaleBy::Disconnected);
+        Self { state, next: Some(last.saturating_add(1)), is_proven: false, ..Self::new(config, now) }
     }
 
     /// The one transition function: takes an input and appends what to do.
@@ -159,6 +179,7 @@ impl<B: Weight> Sequencer<B> {
                 }
             }
             Input::Undecodable { seq } => self.lose(DegradedBy::Undecodable, seq.saturating_add(1), actions),
+            Input::Compared { is_same } => self.compared(is_same, now, actions),
             Input::Tick => self.tick(now, actions),
         }
     }
@@ -168,6 +189,9 @@ impl<B: Weight> Sequencer<B> {
         match (self.state, self.degraded) {
             (State::Stale(by), _) => Trust::Stale(by),
             _ if self.silence == Silence::Noticed => Trust::Silent,
+            (State::Gap { .. } | State::Replaying { .. }, _) if !self.is_proven => {
+                Trust::Stale(StaleBy::Unproven)
+            }
             (State::Cold | State::Gap { .. } | State::Replaying { .. }, _) => Trust::Recovering,
             (State::Live { .. } | State::Probing { .. }, Some((by, _))) => Trust::Degraded(by),
             (State::Live { .. } | State::Probing { .. }, None) => Trust::Live,
@@ -195,7 +219,14 @@ impl<B: Weight> Sequencer<B> {
         if self.has_heard() {
             self.stats.reconnects += 1;
         }
-        self.begin_anew(now, actions);
+        if self.config.has_replay && self.last_applied().is_some() {
+            self.waiting.clear();
+            self.last_published = None;
+            self.is_proven = false;
+            self.ask(1, now, actions);
+        } else {
+            self.begin_anew(now, actions);
+        }
     }
 
     fn disconnected(&mut self, actions: &mut VecDeque<Action<B>>) {
@@ -217,9 +248,10 @@ impl<B: Weight> Sequencer<B> {
         self.waiting.clear();
         self.degraded = None;
         self.last_published = None;
+        self.is_proven = true;
         if self.config.has_replay {
             self.next = Some(0);
-            self.ask(0, 1, now, actions);
+            self.ask(1, now, actions);
         } else {
             self.next = None;
             self.state = State::Cold;
@@ -290,7 +322,7 @@ impl<B: Weight> Sequencer<B> {
             self.stats.missing_batches = self.stats.missing_batches.saturating_add(seq - next);
             if self.config.has_replay {
                 self.wait(seq, batch, Origin::Published);
-                self.ask(next, 1, now, actions);
+                self.ask(1, now, actions);
             } else {
                 self.lose(DegradedBy::LostWithoutReplay, seq, actions);
                 self.apply(seq, batch, Origin::Published, actions);
@@ -328,7 +360,7 @@ impl<B: Weight> Sequencer<B> {
             }
             State::Gap { retry_at, attempt } if now >= *retry_at => {
                 let attempt = attempt.saturating_add(1);
-                self.ask(self.next.unwrap_or(0), attempt, now, actions);
+                self.ask(attempt, now, actions);
             }
             State::Replaying { deadline, attempt, has_progressed, .. } if now >= *deadline => {
                 let attempt = if *has_progressed { 1 } else { *attempt };

@@ -47,6 +47,8 @@ pub enum DegradedBy {
 pub enum StaleBy {
     /// The engine's socket closed.
     Disconnected,
+    /// It is open again, but whether it is the same process is not known yet.
+    Unproven,
 }
 
 // === impl StreamId ===
@@ -113,6 +115,7 @@ impl Trust {
                 DegradedBy::Undecodable => "undecodable",
             },
             Self::Stale(StaleBy::Disconnected) => "disconnected",
+            Self::Stale(StaleBy::Unproven) => "unproven",
         }
     }
 }

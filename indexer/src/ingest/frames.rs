@@ -29,6 +29,12 @@ pub(super) enum Framed {
     Malformed,
 }
 
+impl PartialEq for RawBatch {
+    fn eq(&self, other: &Self) -> bool {
+        self.0[..] == other.0[..]
+    }
+}
+
 impl Weight for RawBatch {
     fn bytes(&self) -> usize {
         self.0.len()

@@ -45,6 +45,11 @@ const STREAM_COUNTERS: [StreamCounter; 16] = [
     ("kv_probes_failed", "Probes of an idle stream without answer", |s| s.sequence.probes_failed),
     ("kv_restarts", "Engine restarts seen in the numbers of a stream", |s| s.sequence.restarts),
     ("kv_reconnects", "Connections of a stream after its first", |s| s.sequence.reconnects),
+    (
+        "kv_resumed",
+        "Connections after which what was held was shown to be of the same process, and kept",
+        |s| s.sequence.resumed,
+    ),
 ];
 
 /// Each with the labels `endpoint` and `rank`.

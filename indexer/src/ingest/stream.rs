@@ -32,6 +32,8 @@ pub(super) struct Stream {
     is_connected: bool,
     error: Option<zmq::Error>,
     sequencer: Sequencer<RawBatch>,
+    /// The batch applied last.
+    last: Option<RawBatch>,
     actions: VecDeque<Action<RawBatch>>,
     /// As the index knows it.
     trust: Trust,
@@ -74,6 +76,7 @@ impl Stream {
         let config = SequencerConfig { has_replay: spec.replay.is_some(), ..config };
         let mut stream = Self {
             sequencer: Sequencer::new(config, turn.now),
+            last: None,
             spec,
             context,
             socket: None,
@@ -270,7 +273,15 @@ impl Stream {
     fn act(&mut self, action: Action<RawBatch>, turn: Turn<'_>) -> Option<Input<RawBatch>> {
         self.is_dirty = true;
         match action {
-            Action::Apply { seq, batch, origin } => return self.apply(seq, &batch, origin, turn),
+            Action::Apply { seq, batch, origin } => {
+                let outcome = self.apply(seq, &batch, origin, turn);
+                self.last = Some(batch);
+                return outcome;
+            }
+            Action::Compare { batch, .. } => {
+                let is_same = self.last.as_ref() == Some(&batch);
+                return Some(Input::Compared { is_same });
+            }
             Action::Clear(cause) => self.clear(cause, turn),
             Action::AskReplay { from } => self.ask_replay(from, turn),
             Action::DropReplay => self.replay = None,

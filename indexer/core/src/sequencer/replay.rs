@@ -1,4 +1,4 @@
-//! The transitions that a replay makes: asking, its answers, its end, its failure.
+//! The transitions that a replay makes: asking, its proof, its answers, its end, its failure.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,11 @@ use crate::stream::{DegradedBy, Millis};
 use super::{Action, Sequencer, State, Weight};
 
 impl<B: Weight> Sequencer<B> {
-    pub(super) fn ask(&mut self, from: u64, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
+    /// Asks for what comes next, and first for the batch before it where that has to prove what is held.
+    pub(super) fn ask(&mut self, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
         self.stats.replays += 1;
+        let next = self.next.unwrap_or(0);
+        let from = if self.is_proven { next } else { next.saturating_sub(1) };
         let deadline = now.plus(self.config.replay_timeout_ms);
         self.state = State::Replaying { deadline, attempt, is_answered: false, has_progressed: false };
         actions.push_back(Action::AskReplay { from });
@@ -18,6 +21,19 @@ impl<B: Weight> Sequencer<B> {
     pub(super) fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
         let timeout = self.config.replay_timeout_ms;
         let next = self.next.unwrap_or(seq);
+        if !self.is_proven
+            && let State::Replaying { deadline, is_answered, .. } = &mut self.state
+        {
+            *deadline = now.plus(timeout);
+            *is_answered = true;
+            if seq.checked_add(1) == Some(next) {
+                actions.push_back(Action::Compare { seq, batch });
+            } else {
+                // The engine keeps nothing so old, so what it removed since then may be lost.
+                self.disprove(now, actions);
+            }
+            return;
+        }
         match &mut self.state {
             State::Replaying { deadline, is_answered, has_progressed, .. } => {
                 let is_first = !std::mem::replace(is_answered, true);
@@ -55,14 +71,40 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
+    pub(super) fn compared(&mut self, is_same: bool, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        let State::Replaying { has_progressed, .. } = &mut self.state else { return };
+        if self.is_proven {
+            return;
+        }
+        if is_same {
+            *has_progressed = true;
+            self.is_proven = true;
+            self.stats.resumed += 1;
+        } else {
+            self.stats.restarts += 1;
+            self.disprove(now, actions);
+        }
+    }
+
+    /// What is held is of another process, or cannot be shown to be of this one.
+    fn disprove(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        actions.push_back(Action::DropReplay);
+        self.begin_anew(now, actions);
+    }
+
     pub(super) fn replay_ended(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         match self.state {
+            // It does not have the batch: another process, counting anew.
+            State::Replaying { .. } if !self.is_proven => {
+                self.stats.restarts += 1;
+                self.begin_anew(now, actions);
+            }
             State::Replaying { attempt, has_progressed, .. } => {
                 self.apply_waiting(actions);
                 if self.waiting.is_empty() {
                     self.state = State::Live { heard_at: now, replayed_at: Some(now) };
                 } else if has_progressed {
-                    self.ask(self.next.unwrap_or(0), 1, now, actions);
+                    self.ask(1, now, actions);
                 } else {
                     self.fail_attempt(attempt, now, actions);
                 }
@@ -98,6 +140,7 @@ impl<B: Weight> Sequencer<B> {
             self.stats.lost_batches = self.stats.lost_batches.saturating_add(lost);
         }
         self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
+        self.is_proven = true;
         self.next = since;
         self.apply_waiting(actions);
         self.state = State::Live { heard_at: now, replayed_at: None };

@@ -22,6 +22,8 @@ pub struct SequencerStats {
     pub restarts: u64,
     /// Connections after the first.
     pub reconnects: u64,
+    /// Times that what was held before a connection was shown to be of the same process, and kept.
+    pub resumed: u64,
     /// Replays asked for.
     pub replays: u64,
     /// Replays without answer or without progress.

@@ -63,6 +63,13 @@ impl Bench {
         bench
     }
 
+    /// Batches up to `last` were applied by another, and saved.
+    pub(super) fn resumed(last: u64) -> Self {
+        let now = Millis(1_000);
+        let sequencer = Sequencer::resume(SequencerConfig::default(), now, last);
+        Self { sequencer, now, actions: VecDeque::new() }
+    }
+
     pub(super) fn trust(&self) -> String {
         let trust = self.sequencer.trust();
         format!("{} {}", trust.name(), trust.reason()).trim_end().to_owned()
@@ -81,6 +88,7 @@ pub(super) fn short(action: &Action<Numbered>) -> String {
         Action::Clear(cause) => format!("clear {cause:?}"),
         Action::AskReplay { from } => format!("ask {from}"),
         Action::DropReplay => "drop replay".to_owned(),
+        Action::Compare { seq, .. } => format!("compare {seq}"),
     }
 }
 
@@ -280,7 +288,10 @@ fn every_new_connection_may_be_a_restart() {
     assert_eq!(bench.input(Input::Disconnected), [""; 0]);
     assert_eq!(bench.trust(), "stale disconnected");
     assert_eq!(bench.published(3), [""; 0], "of the closed connection");
-    assert_eq!(bench.input(Input::Connected), ["clear Restarted", "ask 0"]);
+    assert_eq!(bench.input(Input::Connected), ["ask 2"]);
+    assert_eq!(bench.trust(), "stale unproven");
+    assert_eq!(bench.replayed(2), ["compare 2"]);
+    assert_eq!(bench.input(Input::Compared { is_same: false }), ["drop replay", "clear Restarted", "ask 0"]);
     assert_eq!(bench.trust(), "recovering");
     assert_eq!(bench.input(Input::ReplayEnded), [""; 0]);
     assert_eq!(bench.trust(), "live");
@@ -290,6 +301,37 @@ fn every_new_connection_may_be_a_restart() {
     assert_eq!(bench.input(Input::Connected), ["clear Restarted"]);
     assert_eq!(bench.published(40), ["apply 40"]);
     assert_eq!(bench.trust(), "degraded joined_late");
+}
+
+/// A network that blinks costs nothing: the engine shows the last batch, and what came after it.
+#[test]
+fn the_same_process_is_known_by_its_last_batch() {
+    let mut bench = Bench::live(true);
+    bench.input(Input::Disconnected);
+    assert_eq!(bench.input(Input::Connected), ["ask 2"]);
+    assert_eq!(bench.published(5), [""; 0], "waits");
+    assert_eq!(bench.replayed(2), ["compare 2"]);
+    assert_eq!(bench.input(Input::Compared { is_same: true }), [""; 0]);
+    assert_eq!(bench.replayed(3), ["restore 3"]);
+    assert_eq!(bench.replayed(4), ["restore 4"]);
+    assert_eq!(bench.input(Input::ReplayEnded), ["apply 5"]);
+    assert_eq!(bench.trust(), "live");
+    assert_eq!(bench.sequencer.stats().resumed, 1);
+}
+
+/// The replay is asked for the proof again and again, then what is held goes.
+#[test]
+fn what_cannot_be_proven_is_given_up() {
+    let mut bench = Bench::live(true);
+    bench.input(Input::Disconnected);
+    assert_eq!(bench.input(Input::Connected), ["ask 2"]);
+    for _ in 0..2 {
+        assert_eq!(bench.after(5_000), ["drop replay"]);
+        assert_eq!(bench.trust(), "stale unproven");
+        assert_eq!(bench.after(1_000), ["ask 2"]);
+    }
+    assert_eq!(bench.after(5_000), ["drop replay", "clear EventsLost"]);
+    assert_eq!(bench.trust(), "degraded replay_failed");
 }
 
 /// Without replay a late join is marked, not taken for an empty cache.

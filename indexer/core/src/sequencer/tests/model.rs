@@ -21,6 +21,8 @@ enum Happening {
     Restart,
     /// The connection breaks, and comes back.
     Reconnect,
+    /// Another indexer goes on where this one is.
+    Resume,
 }
 
 /// The engine and the wire. A batch's number in all, over restarts, is what it carries.
@@ -49,8 +51,12 @@ impl World {
     fn input(&mut self, input: Input<Numbered>) {
         let mut actions = VecDeque::new();
         self.bench.sequencer.admit(input, self.bench.now, &mut actions);
-        for action in actions {
+        while let Some(action) = actions.pop_front() {
             match action {
+                Action::Compare { batch, .. } => {
+                    let is_same = self.applied.last() == Some(&batch.0);
+                    self.bench.sequencer.admit(Input::Compared { is_same }, self.bench.now, &mut actions);
+                }
                 Action::Apply { seq, batch, .. } => {
                     assert!(batch.0 >= seq, "a batch of the future");
                     if let Some(last) = self.applied.last() {
@@ -88,6 +94,18 @@ impl World {
         self.input(Input::ReplayEnded);
     }
 
+    /// What is saved of a stream is exact where it is live, and only then.
+    fn resume(&mut self) {
+        let sequencer = &mut self.bench.sequencer;
+        if sequencer.trust() != Trust::Live {
+            return;
+        }
+        let Some(last) = sequencer.last_applied() else { return };
+        *sequencer = Sequencer::resume(sequencer.config, self.bench.now, last);
+        self.question = None;
+        self.input(Input::Connected);
+    }
+
     fn wait(&mut self, ms: u64) {
         let mut left = ms;
         while left > 0 {
@@ -112,9 +130,11 @@ impl World {
                 self.input(Input::Connected);
             }
             Happening::Reconnect => {
+                self.question = None;
                 self.input(Input::Disconnected);
                 self.input(Input::Connected);
             }
+            Happening::Resume => self.resume(),
         }
         self.wait(50);
     }
@@ -141,6 +161,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         2 => (50_u16..7_000).prop_map(Happening::Wait),
         1 => Just(Happening::Restart),
         1 => Just(Happening::Reconnect),
+        1 => Just(Happening::Resume),
     ];
     proptest::collection::vec(one, 1..40)
 }
@@ -162,6 +183,48 @@ proptest! {
             Trust::Degraded(_) => prop_assert!(world.applied[0] > world.born),
             other => prop_assert!(false, "{other:?} in peace"),
         }
+    }
+
+    #[test]
+    fn what_is_held_outlives_a_connection_for_as_long_as_its_last_batch_can_be_shown(
+        happenings in happenings(), keeps in 1_u64..30, missed in 0_u64..30,
+    ) {
+        let mut world = World::new(true, keeps);
+        for happening in &happenings {
+            world.happen(happening);
+        }
+        world.settle();
+        let held = world.applied.clone();
+        world.input(Input::Disconnected);
+        world.made += missed;
+        world.input(Input::Connected);
+        prop_assert!(!world.bench.sequencer.trust().is_scored(), "believed before it is proven");
+        world.settle();
+        prop_assert_eq!(world.applied.starts_with(&held), missed < keeps);
+        prop_assert_eq!(world.applied.last().copied(), Some(world.born + world.made - 1));
+    }
+
+    #[test]
+    fn nothing_of_another_process_is_believed(
+        happenings in happenings(), made in 0_u64..60, keeps in 1_u64..30,
+    ) {
+        let mut world = World::new(true, keeps);
+        for happening in &happenings {
+            world.happen(happening);
+        }
+        world.settle();
+        world.input(Input::Disconnected);
+        world.born += world.made;
+        world.made = made;
+        world.input(Input::Connected);
+        let born = world.born;
+        for _ in 0..100 {
+            let is_of_now = world.applied.iter().all(|batch| *batch >= born);
+            prop_assert!(is_of_now || !world.bench.sequencer.trust().is_scored());
+            world.answer(&[]);
+            world.wait(100);
+        }
+        prop_assert!(world.applied.iter().all(|batch| *batch >= born));
     }
 
     #[test]

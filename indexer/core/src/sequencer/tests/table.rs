@@ -2,9 +2,10 @@
 
 use super::*;
 
-const STATES: [&str; 7] = ["cold", "cold without replay", "live", "probing", "gap", "replaying", "stale"];
+const STATES: [&str; 9] =
+    ["cold", "cold without replay", "live", "probing", "gap", "replaying", "stale", "resumed", "unproven"];
 
-const INPUTS: [&str; 12] = [
+const INPUTS: [&str; 15] = [
     "connected",
     "disconnected",
     "published next",
@@ -13,6 +14,9 @@ const INPUTS: [&str; 12] = [
     "replayed next",
     "replayed later",
     "replayed earlier",
+    "replayed last",
+    "compared same",
+    "compared other",
     "replay ended",
     "emptied",
     "undecodable",
@@ -50,6 +54,13 @@ fn bench(state: &str) -> Bench {
             bench.input(Input::Disconnected);
             bench
         }
+        "resumed" => Bench::resumed(2),
+        "unproven" => {
+            let mut bench = Bench::live(true);
+            bench.input(Input::Disconnected);
+            assert_eq!(bench.input(Input::Connected), ["ask 2"]);
+            bench
+        }
         other => panic!("state {other}"),
     }
 }
@@ -66,6 +77,9 @@ fn input(name: &str) -> Input<Numbered> {
         "replayed next" => replayed(3),
         "replayed later" => replayed(6),
         "replayed earlier" => replayed(1),
+        "replayed last" => replayed(2),
+        "compared same" => Input::Compared { is_same: true },
+        "compared other" => Input::Compared { is_same: false },
         "replay ended" => Input::ReplayEnded,
         "emptied" => Input::Emptied { seq: 2 },
         "undecodable" => Input::Undecodable { seq: 2 },
