@@ -28,6 +28,7 @@ mod chains;
 mod groups;
 mod hits;
 mod hold;
+pub mod image;
 mod namespace;
 mod place;
 mod references;

@@ -46,6 +46,7 @@ pub enum Extra {
 /// Computes block keys under one secret key.
 #[derive(Clone)]
 pub struct KeyHasher {
+    secret: [u8; 16],
     empty: Sip13,
 }
 
@@ -55,7 +56,11 @@ impl KeyHasher {
     /// `key`: secret and random; indexers that exchange block keys must share it.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
-        Self { empty: Sip13::new(key) }
+        Self { secret: key, empty: Sip13::new(key) }
+    }
+
+    pub(crate) fn secret(&self) -> [u8; 16] {
+        self.secret
     }
 
     /// The parent of a namespace's first blocks.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The KV-event stream of one (endpoint, rank) in one incarnation. Allotted by the fleet and never reused, so a late
 /// event of a removed endpoint can never reach its successor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
 /// Monotonic time in milliseconds since some start that the caller fixes. Time is always an argument here.

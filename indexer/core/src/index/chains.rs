@@ -20,6 +20,7 @@ use crate::stream::Millis;
 
 use super::groups::GroupMask;
 use super::hold::Hold;
+use super::image::{HoldImage, ImageError};
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
 #[derive(Debug)]
@@ -53,6 +54,52 @@ impl Chains {
     /// Without a block, and with room for so many: see [`blocks`](Self::blocks).
     pub(super) fn new(keys_max: usize) -> Self {
         Self { chains: Vec::new(), free: BinaryHeap::new(), heads: HashMap::default(), keys: 0, keys_max }
+    }
+
+    /// Puts chains into this one, which has none.
+    pub(super) fn restore(
+        &mut self,
+        lengths: &[u32],
+        mut keys: impl ExactSizeIterator<Item = BlockKey>,
+    ) -> Result<(), ImageError> {
+        let damaged = ImageError::Damaged("chains");
+        self.keys = keys.len();
+        self.chains.reserve_exact(lengths.len());
+        self.heads.reserve(lengths.len());
+        for length in lengths {
+            let keys: Vec<_> = keys.by_ref().take(index(*length)).collect();
+            let head = keys.first().filter(|_| keys.len() == index(*length)).ok_or(damaged)?;
+            let id = ChainId(u32::try_from(self.chains.len()).unwrap_or(u32::MAX));
+            if keys.len() > index(CHAIN_BLOCKS_MAX) || self.heads.insert(*head, id).is_some() {
+                return Err(damaged);
+            }
+            self.chains.push(Chain { keys, holds: Vec::new() });
+        }
+        if keys.next().is_some() { Err(damaged) } else { Ok(()) }
+    }
+
+    /// Puts a hold into the chain, which has none of this stream. The blocks held; `None`: it does not fit.
+    pub(super) fn restore_hold(&mut self, image: &HoldImage, slot: Slot) -> Option<usize> {
+        let chain = self.chains.get_mut(index(image.chain))?;
+        let hold = Hold::restore(image)?;
+        if index(hold.end()) > chain.keys.len() {
+            return None;
+        }
+        let position = chain.position(slot).err()?;
+        let blocks = (0..hold.end()).filter(|at| !hold.stored(*at).is_empty()).count();
+        chain.holds.insert(position, (slot, hold));
+        Some(blocks)
+    }
+
+    /// Every block is held, or stands before one that is.
+    pub(super) fn check_restored(&self) -> Result<(), ImageError> {
+        let is_whole =
+            |chain: &Chain| chain.holds.iter().any(|(_, hold)| index(hold.end()) == chain.keys.len());
+        if self.chains.iter().all(is_whole) {
+            Ok(())
+        } else {
+            Err(ImageError::Damaged("a chain that nobody holds"))
+        }
     }
 
     /// Blocks that have a place: all that someone holds or is expected to, and what lies before those in their chains.
@@ -247,6 +294,10 @@ impl Chains {
 impl Chain {
     pub(super) fn holds(&self) -> &[(Slot, Hold)] {
         &self.holds
+    }
+
+    pub(super) fn keys(&self) -> &[BlockKey] {
+        &self.keys
     }
 
     fn is_unused(&self) -> bool {

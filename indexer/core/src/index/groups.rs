@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 
 use crate::event::{Group, GroupKind};
 
+use super::image::GroupImage;
+
 /// Most KV groups tracked per stream. Models of today have up to seven; of more, the later ones do not limit hits.
 pub(super) const GROUPS_MAX: usize = 8;
 
@@ -72,6 +74,15 @@ impl GroupMask {
         self.0 == 0
     }
 
+    /// A bit per slot, the lowest for the first.
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// Slots are below [`GROUPS_MAX`].
     fn bit(slot: usize) -> u8 {
         1 << (slot % GROUPS_MAX)
@@ -81,6 +92,37 @@ impl GroupMask {
 // === impl Groups ===
 
 impl Groups {
+    pub(super) fn image(&self) -> Vec<GroupImage> {
+        let image = |group: &SeenGroup| GroupImage {
+            index: group.index,
+            kind: match group.role {
+                Role::Full => GroupKind::Full,
+                Role::Window { tokens } => GroupKind::SlidingWindow { tokens },
+                Role::Other => GroupKind::Other,
+            },
+            block_size: group.block_size.get(),
+        };
+        self.seen.iter().map(image).collect()
+    }
+
+    /// `None`: more than are tracked, or one without a block size.
+    pub(super) fn restore(image: &[GroupImage]) -> Option<Self> {
+        let seen = |group: &GroupImage| {
+            let role = match group.kind {
+                GroupKind::Full => Role::Full,
+                GroupKind::SlidingWindow { tokens } => Role::Window { tokens },
+                GroupKind::Other => Role::Other,
+            };
+            Some(SeenGroup { index: group.index, role, block_size: NonZeroU32::new(group.block_size)? })
+        };
+        if image.len() > GROUPS_MAX {
+            return None;
+        }
+        let mut groups = Self { seen: image.iter().map(seen).collect::<Option<_>>()?, is_one_full: false };
+        groups.note_one_full();
+        Some(groups)
+    }
+
     pub(super) fn find(&self, index: Option<u32>) -> Option<usize> {
         self.seen.iter().position(|group| group.index == index)
     }

@@ -7,6 +7,7 @@
 use crate::stream::Millis;
 
 use super::groups::GroupMask;
+use super::image::HoldImage;
 
 /// Offsets count blocks from the beginning of the chain.
 #[derive(Debug, Default)]
@@ -44,6 +45,30 @@ struct Bits(Vec<u64>);
 // === impl Hold ===
 
 impl Hold {
+    /// What is held, without what is expected.
+    pub(super) fn image(&self, chain: u32) -> HoldImage {
+        let rest = self.rest.as_ref();
+        HoldImage {
+            chain,
+            leading: self.solid,
+            scattered: rest.map_or(Vec::new(), |rest| rest.scattered.0.clone()),
+            others: rest.map_or(Vec::new(), |rest| rest.others.iter().map(|mask| mask.bits()).collect()),
+        }
+    }
+
+    /// `None`: no hold looks so.
+    pub(super) fn restore(image: &HoldImage) -> Option<Self> {
+        let scattered = Bits(image.scattered.clone());
+        let others: Vec<_> = image.others.iter().copied().map(GroupMask::of_bits).collect();
+        let is_tidy = (0..=image.leading).all(|at| !scattered.has(at))
+            && scattered.0.last() != Some(&0)
+            && !others.last().is_some_and(|mask| mask.is_empty());
+        let rest = Rest { scattered, others, expected: Vec::new() };
+        let mut hold = Self { solid: image.leading, rest: Some(Box::new(rest)) };
+        hold.tidy();
+        (is_tidy && !hold.is_empty()).then_some(hold)
+    }
+
     /// Group slots that have the block, by events.
     pub(super) fn stored(&self, at: u32) -> GroupMask {
         let first = at < self.solid || self.rest.as_ref().is_some_and(|rest| rest.scattered.has(at));

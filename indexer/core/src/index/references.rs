@@ -52,6 +52,24 @@ pub(super) enum Referred {
 // === impl References ===
 
 impl References {
+    /// With room for so many hashes.
+    pub(super) fn with_capacity(hashes: usize) -> Self {
+        Self { hashes: HashMap::with_capacity(hashes), ..Self::default() }
+    }
+
+    /// Puts back a hash with its copies; `false`: it is here already.
+    pub(super) fn restore(&mut self, hash: EngineHash, place: Place, copies: u8) -> bool {
+        self.hashes.insert(hash, Referent::with(place, copies)).is_none()
+    }
+
+    pub(super) fn restore_unplaced(&mut self, hash: EngineHash, copies: PerGroup) {
+        self.unplaced.insert(hash, copies);
+    }
+
+    pub(super) fn restore_spare(&mut self, place: Place, copies: PerGroup) {
+        self.spare.insert(place, copies);
+    }
+
     /// Engine hashes that are held at least once.
     pub(super) fn len(&self) -> usize {
         self.hashes.len() + self.unplaced.len()
@@ -80,6 +98,23 @@ impl References {
         let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
         let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
         placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
+    }
+
+    /// Every engine hash with a place, and its copies, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (EngineHash, Place, u8)> {
+        self.hashes.iter().map(|(hash, referent)| {
+            (*hash, referent.place(), u8::try_from(referent.copies()).unwrap_or(COPIES_MAX))
+        })
+    }
+
+    /// Hashes without a place, with their copies per group, in no order.
+    pub(super) fn unplaced(&self) -> impl Iterator<Item = (EngineHash, PerGroup)> {
+        self.unplaced.iter().map(|(hash, copies)| (*hash, *copies))
+    }
+
+    /// Copies beyond the first, in no order.
+    pub(super) fn spare(&self) -> impl Iterator<Item = (Place, PerGroup)> {
+        self.spare.iter().map(|(place, copies)| (*place, *copies))
     }
 
     /// Chains that the stream's events named; may name one more than once.
@@ -203,7 +238,11 @@ impl Referent {
     const COPIES_BITS: u32 = u8::BITS;
 
     fn new(place: Place) -> Self {
-        Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | 1 }
+        Self::with(place, 1)
+    }
+
+    fn with(place: Place, copies: u8) -> Self {
+        Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | u32::from(copies) }
     }
 
     fn place(&self) -> Place {

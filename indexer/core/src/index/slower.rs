@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use crate::event::{EngineHash, Medium};
 use crate::stream::Millis;
 
+use super::image::{MediumImage, SlowerImage};
 use super::place::Slot;
 use super::references::References;
 
-const MEDIA: usize = Medium::SLOWER.len();
+pub(super) const MEDIA: usize = Medium::SLOWER.len();
 
 #[derive(Debug)]
 pub(super) struct Slower {
@@ -46,6 +47,32 @@ impl Slower {
             media: [MediumSeen::default(); MEDIA],
             ageing: VecDeque::new(),
         }
+    }
+
+    pub(super) fn media_image(&self) -> Vec<MediumImage> {
+        let image = |seen: &MediumSeen| MediumImage {
+            parts: seen.parts.unwrap_or_default(),
+            tells_removals: seen.tells_removals,
+        };
+        self.media.iter().map(image).collect()
+    }
+
+    pub(super) fn ageing_image(&self) -> Vec<(u32, u64)> {
+        let image = |copy: &Ageing| (u32::try_from(copy.medium).unwrap_or(u32::MAX), copy.hash.0);
+        self.ageing.iter().map(image).collect()
+    }
+
+    /// Takes over all but the pool; copies that age do so from `since` on. `None`: it names a medium that there is not.
+    pub(super) fn restore(&mut self, image: &SlowerImage, since: Millis) -> Option<()> {
+        for (at, medium) in image.media.iter().enumerate() {
+            let parts = Some(medium.parts).filter(|parts| *parts > 0);
+            *self.media.get_mut(at)? = MediumSeen { parts, tells_removals: medium.tells_removals };
+        }
+        for (medium, hash) in &image.ageing {
+            let medium = usize::try_from(*medium).ok().filter(|medium| *medium < MEDIA)?;
+            self.ageing.push_back(Ageing { since, medium, hash: EngineHash(*hash) });
+        }
+        Some(())
     }
 
     /// The medium's hashes stand for so many blocks each; `false`: they stood for another number before.

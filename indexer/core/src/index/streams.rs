@@ -115,6 +115,20 @@ impl Streams {
         self.by_id.insert(id, slot);
     }
 
+    /// `false`: there is no such stream, or the other id is taken.
+    pub(super) fn rename(&mut self, from: StreamId, to: StreamId) -> bool {
+        if self.by_id.contains_key(&to) {
+            return false;
+        }
+        let Some(slot) = self.by_id.remove(&from) else { return false };
+        self.by_id.insert(to, slot);
+        if let Some(stream) = self.get_mut(slot) {
+            stream.id = to;
+        }
+        self.note(slot);
+        true
+    }
+
     /// Ends a stream that holds nothing any more.
     pub(super) fn remove(&mut self, id: StreamId) {
         if let Some(slot) = self.by_id.remove(&id) {

@@ -7,6 +7,7 @@ use super::*;
 mod aside;
 mod cases;
 mod hybrid;
+mod image;
 mod known;
 mod late;
 mod lookahead;

@@ -1,0 +1,221 @@
+//! An index that is saved, restored, and told the rest of a random history, beside one that heard all of it.
+
+use proptest::prelude::*;
+
+use super::super::image::{Image, ImageError};
+use super::*;
+
+const BLOCK: usize = 2;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The prompt's blocks from `from` on come to a medium; to the window group as well, or to it alone.
+    Store {
+        stream: StreamId,
+        medium: Medium,
+        prompt: Vec<u32>,
+        from: usize,
+        groups: Groups,
+    },
+    /// A block comes to a medium, told by its hash alone.
+    Offload {
+        stream: StreamId,
+        prompt: Vec<u32>,
+        medium: Medium,
+    },
+    Evict {
+        stream: StreamId,
+        prompt: Vec<u32>,
+        medium: Medium,
+        is_window: bool,
+    },
+    Clear(StreamId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Groups {
+    Full,
+    Window,
+    Both,
+}
+
+const WINDOW: Group = Group { index: Some(1), kind: Some(GroupKind::SlidingWindow { tokens: 3 }) };
+const FULL: Group = Group { index: Some(0), kind: Some(GroupKind::Full) };
+
+fn hash(prefix: &[u32]) -> u64 {
+    prefix
+        .iter()
+        .fold(7, |hash: u64, token| (hash ^ u64::from(*token + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// The stream [`B`] has two groups, [`A`] has one.
+fn take(index: &mut Index, step: &Step) {
+    match step {
+        Step::Store { stream, medium, prompt, from, groups } => {
+            let blocks = prompt.len() / BLOCK;
+            let from = (*from).min(blocks);
+            let parent = (from > 0).then(|| hash(&prompt[..from * BLOCK]));
+            let is_known = parent.is_none_or(|parent| {
+                index.streams.by_id(*stream).is_some_and(|stream| stream.place(EngineHash(parent)).is_some())
+            });
+            if !is_known {
+                return;
+            }
+            let hashes: Vec<_> = (from + 1..=blocks).map(|end| hash(&prompt[..end * BLOCK])).collect();
+            let told = stored(parent, &hashes, &prompt[from * BLOCK..blocks * BLOCK]);
+            let told = Stored { medium: *medium, ..told };
+            let events: Vec<_> = match (*stream, groups) {
+                (A, _) => vec![told],
+                (_, Groups::Full) => vec![Stored { group: FULL, ..told }],
+                (_, Groups::Window) => vec![Stored { group: WINDOW, ..told }],
+                (_, Groups::Both) => {
+                    vec![Stored { group: FULL, ..told.clone() }, Stored { group: WINDOW, ..told }]
+                }
+            };
+            apply(index, *stream, events.into_iter().map(|told| Event::Stored(Box::new(told))).collect());
+        }
+        Step::Offload { stream, prompt, medium } => {
+            let told = stored(None, &[hash(&prompt[..prompt.len() / BLOCK * BLOCK])], &[]);
+            store(index, *stream, Stored { medium: *medium, block_size: 0, ..told });
+        }
+        Step::Evict { stream, prompt, medium, is_window } => {
+            let group = (*stream == B).then_some(u32::from(*is_window));
+            let gone = removed(&[hash(&prompt[..prompt.len() / BLOCK * BLOCK])]);
+            apply(index, *stream, vec![Event::Removed(Removed { medium: *medium, group, ..gone })]);
+        }
+        Step::Clear(stream) => apply(index, *stream, vec![Event::Cleared]),
+    }
+}
+
+/// By way of an image, and under other ids meanwhile.
+fn saved(index: &Index) -> Index {
+    let mut image = index.image(&[A, B, StreamId(7)]);
+    for stream in &mut image.streams {
+        stream.id = StreamId(stream.id.0 + 100);
+    }
+    let mut restored = Index::restore(&image, IndexLimits::default()).expect("a sound image");
+    for stream in [A, B] {
+        assert!(!restored.rename_stream(StreamId(9), stream), "no such stream");
+        assert!(restored.rename_stream(StreamId(stream.0 + 100), stream));
+        assert!(restored.stream_stats(stream).is_some_and(|stats| !stats.trust.is_scored()));
+        restored.set_trust(stream, Trust::Live);
+    }
+    restored
+}
+
+fn compare(index: &Index, restored: &Index) {
+    for prompt in [[0, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1, 0, 1, 0]] {
+        for stream in [A, B] {
+            let both = |index| (hit(index, stream, &prompt), hit_with_slower(index, stream, &prompt));
+            assert_eq!(both(restored), both(index), "{prompt:?}");
+        }
+    }
+    for stream in [A, B] {
+        let copies = |index: &Index| {
+            let mut copies: Vec<_> = index.copies(stream).collect();
+            copies.sort_unstable();
+            copies
+        };
+        assert_eq!(copies(restored), copies(index));
+        assert_eq!(restored.stream_stats(stream), index.stream_stats(stream));
+    }
+    let sizes = |index: &Index| (index.stats().references, index.stats().streams);
+    assert_eq!(sizes(restored), sizes(index));
+    assert!(restored.stats().blocks <= index.stats().blocks, "what nobody holds is left out");
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let prompt = || proptest::collection::vec(0_u32..2, 2..10);
+    let stream = || prop_oneof![Just(A), Just(B)];
+    let slower = || prop_oneof![Just(Medium::Cpu), Just(Medium::Disk)];
+    let medium = || prop_oneof![4 => Just(Medium::Gpu), 1 => slower()];
+    let groups = || prop_oneof![1 => Just(Groups::Full), 1 => Just(Groups::Window), 3 => Just(Groups::Both)];
+    let one = prop_oneof![
+        8 => (stream(), medium(), prompt(), 0_usize..4, groups()).prop_map(
+            |(stream, medium, prompt, from, groups)| Step::Store { stream, medium, prompt, from, groups }
+        ),
+        2 => (stream(), prompt(), slower())
+            .prop_map(|(stream, prompt, medium)| Step::Offload { stream, prompt, medium }),
+        10 => (stream(), prompt(), medium(), any::<bool>()).prop_map(
+            |(stream, prompt, medium, is_window)| Step::Evict { stream, prompt, medium, is_window }
+        ),
+        1 => stream().prop_map(Step::Clear),
+    ];
+    proptest::collection::vec(one, 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_restored_index_goes_on_like_the_one_that_was_saved(before in steps(), after in steps()) {
+        let mut index = index();
+        before.iter().for_each(|step| take(&mut index, step));
+        let mut restored = saved(&index);
+        compare(&index, &restored);
+        for step in &after {
+            take(&mut index, step);
+            take(&mut restored, step);
+            compare(&index, &restored);
+        }
+        let again = saved(&restored);
+        compare(&restored, &again);
+        for stream in [A, B] {
+            restored.remove_stream(stream);
+        }
+        prop_assert_eq!((restored.stats().blocks, restored.stats().references), (0, 0));
+    }
+}
+
+fn warm() -> Index {
+    let mut index = index();
+    store(&mut index, A, stored(None, &[1, 2, 3], &[1, 2, 3, 4, 5, 6]));
+    store(&mut index, A, stored(Some(1), &[5], &[9, 9]));
+    remove(&mut index, A, &[1]);
+    store(&mut index, B, stored(None, &[1, 2], &[1, 2, 3, 4]));
+    index
+}
+
+#[test]
+fn an_image_holds_what_the_streams_hold_and_nothing_of_others() {
+    let image = warm().image(&[A]);
+    assert_eq!(image.streams.len(), 1);
+    assert_eq!(image.lengths, [3, 1]);
+    assert_eq!(image.streams[0].main.hashes, [2, 3, 5]);
+    assert_eq!(image.secret, [9; 16]);
+    assert_eq!(warm().image(&[B]).lengths, [2], "without the blocks that only the other stream holds");
+}
+
+#[test]
+fn a_stream_with_blocks_aside_is_left_out() {
+    let mut index = warm();
+    store(&mut index, B, stored(Some(77), &[78], &[1, 1]));
+    assert_eq!(index.image(&[A, B]).streams.len(), 1);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    type Damage = fn(&mut Image);
+    let damages: [Damage; 11] = [
+        |image| image.lengths[0] += 1,
+        |image| image.keys.push(1),
+        |image| image.lengths.push(0),
+        |image| image.streams[0].main.chains[0] = 900,
+        |image| image.streams[0].main.offsets[0] = 900,
+        |image| image.streams[0].main.copies[0] = 0,
+        |image| image.streams[0].main.copies.push(1),
+        |image| image.streams[0].main.hashes[1] = image.streams[0].main.hashes[0],
+        |image| image.streams[0].main.holds[0].leading = 900,
+        |image| image.streams[0].main.holds.clear(),
+        |image| image.streams.push(image.streams[0].clone()),
+    ];
+    for (at, damage) in damages.iter().enumerate() {
+        let mut image = warm().image(&[A]);
+        damage(&mut image);
+        let refused = Index::restore(&image, IndexLimits::default());
+        assert!(matches!(refused, Err(ImageError::Damaged(_))), "{at}: {refused:?}");
+    }
+    let small = IndexLimits { references_max: 4, ..IndexLimits::default() };
+    let refused = Index::restore(&warm().image(&[A, B]), small).map(drop);
+    assert_eq!(refused, Err(ImageError::TooLarge { references: 5, room: 4 }));
+}
