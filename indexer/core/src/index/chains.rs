@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use crate::key::BlockKey;
 use crate::stream::Millis;
@@ -56,31 +56,66 @@ impl Chains {
         Self { chains: Vec::new(), free: BinaryHeap::new(), heads: HashMap::default(), keys: 0, keys_max }
     }
 
-    /// Puts chains into this one, which has none.
-    pub(super) fn restore(
+    /// Puts the chains of an image where they are not yet. Returns where each of them is. `known`: every key that has a
+    /// place.
+    pub(super) fn join(
         &mut self,
         lengths: &[u32],
-        mut keys: impl ExactSizeIterator<Item = BlockKey>,
-    ) -> Result<(), ImageError> {
+        keys: &[u64],
+        known: &mut HashSet<BlockKey>,
+    ) -> Result<Vec<ChainId>, ImageError> {
         let damaged = ImageError::Damaged("chains");
-        self.keys = keys.len();
-        self.chains.reserve_exact(lengths.len());
-        self.heads.reserve(lengths.len());
+        let mut keys = keys.iter().copied().map(BlockKey);
+        let mut entering: Vec<Vec<BlockKey>> = Vec::with_capacity(lengths.len());
+        let mut first = HashSet::with_capacity(keys.len());
         for length in lengths {
             let keys: Vec<_> = keys.by_ref().take(index(*length)).collect();
-            let head = keys.first().filter(|_| keys.len() == index(*length)).ok_or(damaged)?;
-            let id = ChainId(u32::try_from(self.chains.len()).unwrap_or(u32::MAX));
-            if keys.len() > index(CHAIN_BLOCKS_MAX) || self.heads.insert(*head, id).is_some() {
+            if keys.is_empty() || keys.len() != index(*length) || keys.len() > index(CHAIN_BLOCKS_MAX) {
                 return Err(damaged);
             }
-            self.chains.push(Chain { keys, holds: Vec::new() });
+            let here = keys.first().and_then(|head| self.beginning(*head)).map_or(&[][..], Chain::keys);
+            let common = here.len().min(keys.len());
+            let mut new = keys.iter().skip(common);
+            // Where another image tells of the same blocks otherwise, it was made while they changed.
+            if here.get(..common) != keys.get(..common)
+                || !new.all(|key| !known.contains(key) && first.insert(*key))
+            {
+                return Err(ImageError::Contradiction);
+            }
+            entering.push(keys);
         }
-        if keys.next().is_some() { Err(damaged) } else { Ok(()) }
+        if keys.next().is_some() {
+            return Err(damaged);
+        }
+        known.extend(first);
+        Ok(entering.into_iter().map(|keys| self.join_one(keys)).collect())
+    }
+
+    fn join_one(&mut self, keys: Vec<BlockKey>) -> ChainId {
+        let head = keys.first().copied().unwrap_or(BlockKey(0));
+        let id = self.heads.get(&head).copied().unwrap_or_else(|| self.unused());
+        if let Some(chain) = self.chains.get_mut(index(id.0))
+            && chain.keys.len() < keys.len()
+        {
+            self.keys += keys.len() - chain.keys.len();
+            chain.keys = keys;
+        }
+        self.heads.insert(head, id);
+        id
+    }
+
+    /// Forgets what nobody holds of these chains.
+    pub(super) fn trim_all(&mut self, ids: &[ChainId]) {
+        for id in ids {
+            if self.get(*id).is_some_and(|chain| !chain.is_unused()) {
+                self.trim(*id);
+            }
+        }
     }
 
     /// Puts a hold into the chain, which has none of this stream. The blocks held; `None`: it does not fit.
-    pub(super) fn restore_hold(&mut self, image: &HoldImage, slot: Slot) -> Option<usize> {
-        let chain = self.chains.get_mut(index(image.chain))?;
+    pub(super) fn restore_hold(&mut self, id: ChainId, image: &HoldImage, slot: Slot) -> Option<usize> {
+        let chain = self.chains.get_mut(index(id.0))?;
         let hold = Hold::restore(image)?;
         if index(hold.end()) > chain.keys.len() {
             return None;
@@ -91,15 +126,11 @@ impl Chains {
         Some(blocks)
     }
 
-    /// Every block is held, or stands before one that is.
-    pub(super) fn check_restored(&self) -> Result<(), ImageError> {
-        let is_whole =
-            |chain: &Chain| chain.holds.iter().any(|(_, hold)| index(hold.end()) == chain.keys.len());
-        if self.chains.iter().all(is_whole) {
-            Ok(())
-        } else {
-            Err(ImageError::Damaged("a chain that nobody holds"))
-        }
+    /// Every block of these chains is held, or stands before one that is.
+    pub(super) fn are_held(&self, ids: &[ChainId]) -> bool {
+        ids.iter()
+            .filter_map(|id| self.get(*id))
+            .all(|chain| chain.holds.iter().any(|(_, hold)| index(hold.end()) == chain.keys.len()))
     }
 
     /// Blocks that have a place: all that someone holds or is expected to, and what lies before those in their chains.

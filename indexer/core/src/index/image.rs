@@ -1,14 +1,17 @@
-//! The index as plain numbers, to be saved and taken up by another process.
+//! What a stream holds as plain numbers, to be saved and taken up by another process.
 //!
-//! In: an [`Index`], and which of its streams. Out: an [`Image`] of what they hold, or a new [`Index`] with it. An image
-//! holds no tokens: only block keys, with the secret that they were made with, and the engines' hashes.
+//! In: an [`Index`] and one of its streams. Out: a [`StreamImage`]; and the way back, from the images of many streams
+//! to a new [`Index`] ([`Index::restore`]). An image holds no tokens: only block keys and the engines' hashes.
+//!
+//! Streams are looked at one by one, so that the index is held for as long as one of them takes, which is some
+//! milliseconds: [`Index::gather`] copies, [`Gathered::image`] puts in order without the index.
 //!
 //! Left out are speculations, which others take over by other ways, and what is aside: a stream that has any is not
-//! whole, so it is left out itself.
+//! whole, so it has no image.
 
 use std::num::NonZeroU32;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
 use crate::event::{EngineHash, GroupKind};
@@ -18,28 +21,14 @@ use crate::stream::{Millis, StaleBy, StreamId, Trust};
 
 use super::chains::Chains;
 use super::groups::{GROUPS_MAX, Groups, PerGroup};
-use super::place::{ChainId, Place};
+use super::place::{ChainId, Place, Slot};
 use super::references::References;
 use super::slower::MEDIA;
-use super::streams::StreamBlocks;
 use super::{Index, IndexLimits};
-
-/// What some streams of an index hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
-    /// The secret of the block keys.
-    pub secret: [u8; 16],
-    /// Blocks of each chain.
-    pub lengths: Vec<u32>,
-    /// The chains' keys, one chain after the other.
-    pub keys: Vec<u64>,
-    pub streams: Vec<StreamImage>,
-}
 
 /// What one stream holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamImage {
-    pub id: StreamId,
     pub model: Box<str>,
     /// Tokens per block; 0: not known.
     pub block_size: u32,
@@ -48,6 +37,10 @@ pub struct StreamImage {
     pub has_other_media: bool,
     /// In the order of their slots.
     pub groups: Vec<GroupImage>,
+    /// Blocks of each chain.
+    pub lengths: Vec<u32>,
+    /// The chains' keys, one chain after the other.
+    pub keys: Vec<u64>,
     pub main: PoolImage,
     /// What other media hold, if any was told of.
     pub slower: Option<SlowerImage>,
@@ -107,113 +100,133 @@ pub struct MediumImage {
     pub tells_removals: bool,
 }
 
-/// Why no index can be made of an image.
+/// Why a stream cannot be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ImageError {
     /// It names something that is not in it.
     #[error("the image is damaged: {0}")]
     Damaged(&'static str),
-    #[error("the image has {references} references, and the index has room for {room}")]
+    #[error("the image contradicts that of another stream")]
+    Contradiction,
+    #[error("the image has {references} references, and there is room for {room}")]
     TooLarge { references: usize, room: usize },
 }
 
-/// Chains get new numbers in an image, in the order in which they are first named.
-#[derive(Default)]
-struct Numbers {
-    by_id: HashMap<ChainId, u32>,
-    chains: Vec<ChainId>,
+/// What makes an image, copied from the index but not yet in order.
+#[derive(Debug)]
+pub struct Gathered {
+    image: StreamImage,
+    main: GatheredPool,
+    slower: Option<GatheredPool>,
+    /// The keys of every chain named.
+    chains: HashMap<ChainId, Vec<BlockKey>>,
 }
 
-// === impl Numbers ===
+#[derive(Debug, Default)]
+struct GatheredPool {
+    entries: Vec<(EngineHash, Place, u8)>,
+    /// Their chains are numbers of the index.
+    holds: Vec<HoldImage>,
+    unplaced: Vec<(EngineHash, PerGroup)>,
+    spare: Vec<(Place, PerGroup)>,
+}
 
-impl Numbers {
-    fn of(&mut self, id: ChainId) -> u32 {
-        *self.by_id.entry(id).or_insert_with(|| {
-            self.chains.push(id);
-            u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX)
-        })
-    }
+/// An index made of images.
+#[derive(Debug)]
+pub struct Restored {
+    pub index: Index,
+    /// The images that did not fit, by their place among those given: their streams are not in the index.
+    pub refused: Vec<(usize, ImageError)>,
 }
 
 // === impl Index ===
 
 impl Index {
-    /// What these streams hold; streams that do not exist or are not whole are left out.
+    /// Copies what a stream holds; `None` where it does not exist or is not whole.
     #[must_use]
-    pub fn image(&self, streams: &[StreamId]) -> Image {
-        let mut numbers = Numbers::default();
-        let streams: Vec<_> = streams
-            .iter()
-            .filter_map(|id| self.streams.by_id(*id))
-            .filter(|stream| stream.aside.is_empty())
-            .filter_map(|stream| self.stream_image(stream, &mut numbers))
-            .collect();
-        let mut image = Image { secret: self.hasher.secret(), streams, ..Image::default() };
-        // What lies behind the last block held of a chain is not named, and so not part of the image.
-        let mut ends = vec![0; numbers.chains.len()];
-        for pool in image.pools() {
-            for hold in &pool.holds {
-                if let Some(end) = ends.get_mut(index(hold.chain)) {
-                    *end = hold.end().max(*end);
-                }
-            }
-        }
-        for (chain, end) in numbers.chains.iter().zip(ends) {
-            let keys = self.chains.get(*chain).map_or(&[][..], |chain| chain.keys());
-            let keys = keys.get(..index(end)).unwrap_or(keys);
-            image.lengths.push(u32::try_from(keys.len()).unwrap_or(u32::MAX));
-            image.keys.extend(keys.iter().map(|key| key.0));
-        }
-        image
-    }
-
-    fn stream_image(&self, stream: &StreamBlocks, numbers: &mut Numbers) -> Option<StreamImage> {
-        let slot = self.streams.slot(stream.id)?;
-        let slower = stream.slower.as_ref().map(|slower| SlowerImage {
-            pool: pool_image(&slower.pool, &self.chains, slower.slot, numbers),
-            media: slower.media_image(),
-            ageing: slower.ageing_image(),
-        });
-        Some(StreamImage {
-            id: stream.id,
+    pub fn gather(&self, id: StreamId) -> Option<Gathered> {
+        let slot = self.streams.slot(id)?;
+        let stream = self.streams.get(slot).filter(|stream| stream.aside.is_empty())?;
+        let mut chains = HashMap::new();
+        let main = GatheredPool::of(&stream.pool, slot, &self.chains, &mut chains);
+        let slower = stream.slower.as_ref();
+        let image = StreamImage {
             model: stream.model.clone(),
             block_size: stream.layout.map_or(0, Layout::size),
             ahead: stream.layout.map_or(0, Layout::ahead),
             has_other_media: stream.has_other_media,
             groups: stream.groups.image(),
-            main: pool_image(&stream.pool, &self.chains, slot, numbers),
-            slower,
-        })
+            slower: slower.map(|slower| SlowerImage {
+                media: slower.media_image(),
+                ageing: slower.ageing_image(),
+                ..SlowerImage::default()
+            }),
+            ..StreamImage::default()
+        };
+        let slower =
+            slower.map(|slower| GatheredPool::of(&slower.pool, slower.slot, &self.chains, &mut chains));
+        Some(Gathered { image, main, slower, chains })
     }
 
-    /// An index with what the image holds. Its streams are there by their ids and give no hits until they are trusted
-    /// ([`Index::set_trust`]).
+    /// A new index with what the images hold, all of which must be of block keys with this secret. Each of its streams
+    /// gives no hits until it is trusted ([`Index::set_trust`]).
     ///
-    /// # Errors
-    /// Where the image contradicts itself or is too large for the limits.
-    pub fn restore(image: &Image, limits: IndexLimits) -> Result<Self, ImageError> {
-        let references: usize = image.pools().map(|pool| pool.hashes.len() + pool.unplaced.len()).sum();
-        let room = limits.references_max;
-        if references > room || image.keys.len() > limits.blocks_max() {
+    /// An image that contradicts itself or one before it, or that there is no room for, is left out.
+    #[must_use]
+    pub fn restore(secret: [u8; 16], images: &[(StreamId, StreamImage)], limits: IndexLimits) -> Restored {
+        let mut restored = Restored { index: Self::new(KeyHasher::new(secret), limits), refused: Vec::new() };
+        let mut keys = HashSet::new();
+        for (at, (id, image)) in images.iter().enumerate() {
+            if let Err(error) = restored.index.restore_stream(*id, image, &mut keys) {
+                restored.refused.push((at, error));
+            }
+        }
+        restored
+    }
+
+    /// `keys`: every key that has a place.
+    fn restore_stream(
+        &mut self,
+        id: StreamId,
+        image: &StreamImage,
+        keys: &mut HashSet<BlockKey>,
+    ) -> Result<(), ImageError> {
+        let references = image.references();
+        let room = self.limits.references_max.saturating_sub(self.references);
+        let room = room.min(self.limits.stream_references_max);
+        if references > room || self.chains.blocks() + image.keys.len() > self.limits.blocks_max() {
             return Err(ImageError::TooLarge { references, room });
         }
-        let mut new = Self::new(KeyHasher::new(image.secret), limits);
-        new.references = references;
-        new.chains.restore(&image.lengths, image.keys.iter().copied().map(BlockKey))?;
-        for stream in &image.streams {
-            new.restore_stream(stream)?;
-        }
-        new.chains.check_restored()?;
-        Ok(new)
-    }
-
-    fn restore_stream(&mut self, image: &StreamImage) -> Result<(), ImageError> {
-        if self.streams.slot(image.id).is_some() {
+        if self.streams.slot(id).is_some() {
             return Err(ImageError::Damaged("a stream twice"));
         }
-        self.streams.add(image.id, &image.model);
+        let chains = self.chains.join(&image.lengths, &image.keys, keys)?;
+        self.streams.add(id, &image.model);
+        let filled = self.fill_stream(id, image, &chains);
+        if filled.is_ok() {
+            self.references += references;
+        } else if let Some(slot) = self.streams.slot(id) {
+            let slower = self.streams.get(slot).and_then(|stream| stream.slower.as_ref());
+            let slots = [Some(slot), slower.map(|slower| slower.slot)];
+            for slot in slots.into_iter().flatten() {
+                self.chains.drop_holds(chains.iter().copied(), slot);
+            }
+            self.chains.trim_all(&chains);
+            self.streams.end_slower(slot);
+            self.streams.remove(id);
+        }
+        filled
+    }
+
+    /// `chains`: where the image's chains are.
+    fn fill_stream(
+        &mut self,
+        id: StreamId,
+        image: &StreamImage,
+        chains: &[ChainId],
+    ) -> Result<(), ImageError> {
         let missing = ImageError::Damaged("a stream");
-        let slot = self.streams.slot(image.id).ok_or(missing)?;
+        let slot = self.streams.slot(id).ok_or(missing)?;
         if image.slower.is_some() {
             self.streams.begin_slower(slot);
         }
@@ -222,13 +235,14 @@ impl Index {
         stream.layout = NonZeroU32::new(image.block_size).and_then(|size| Layout::new(size, image.ahead));
         stream.has_other_media = image.has_other_media;
         stream.groups = Groups::restore(&image.groups).ok_or(ImageError::Damaged("groups"))?;
-        *stream.pool = restore_pool(&image.main, &mut self.chains, slot)?;
+        fill_pool(&mut stream.pool, &image.main, chains, &mut self.chains, slot)?;
         if let (Some(slower), Some(image)) = (&mut stream.slower, &image.slower) {
-            slower.pool = restore_pool(&image.pool, &mut self.chains, slower.slot)?;
+            fill_pool(&mut slower.pool, &image.pool, chains, &mut self.chains, slower.slot)?;
             slower.restore(image, Millis(0)).ok_or(ImageError::Damaged("media"))?;
         }
         self.streams.note(slot);
-        Ok(())
+        let are_held = self.chains.are_held(chains);
+        are_held.then_some(()).ok_or(ImageError::Damaged("a chain that nobody holds"))
     }
 
     /// Gives a stream another id; `false`: there is none, or the other id is taken.
@@ -243,52 +257,25 @@ impl Index {
     }
 }
 
-/// `slot`: by which the pool's holds go.
-fn pool_image(
-    pool: &References,
-    chains: &Chains,
-    slot: super::place::Slot,
-    numbers: &mut Numbers,
-) -> PoolImage {
-    let mut entries: Vec<_> = pool.entries().collect();
-    entries.sort_unstable_by_key(|(hash, place, _)| (place.chain, place.at, *hash));
-    let mut image = PoolImage::default();
-    for (hash, place, copies) in entries {
-        let chain = numbers.of(place.chain);
-        if image.chains.last() != Some(&chain)
-            && let Some(hold) = chains.hold(place.chain, slot)
-        {
-            image.holds.push(hold.image(chain));
-        }
-        image.hashes.push(hash.0);
-        image.chains.push(chain);
-        image.offsets.push(place.at);
-        image.copies.push(copies);
-    }
-    image.unplaced = pool.unplaced().map(|(hash, copies)| (hash.0, copies)).collect();
-    image.unplaced.sort_unstable();
-    let spare = pool.spare().map(|(place, copies)| (numbers.of(place.chain), place.at, copies));
-    image.spare = spare.collect();
-    image.spare.sort_unstable();
-    image
-}
-
-fn restore_pool(
+/// `ids`: where the image's chains are.
+fn fill_pool(
+    pool: &mut References,
     image: &PoolImage,
+    ids: &[ChainId],
     chains: &mut Chains,
-    slot: super::place::Slot,
-) -> Result<References, ImageError> {
+    slot: Slot,
+) -> Result<(), ImageError> {
     let count = image.hashes.len();
     if [image.chains.len(), image.offsets.len(), image.copies.len()] != [count; 3] {
         return Err(ImageError::Damaged("lists of different lengths"));
     }
-    let mut pool = References::with_capacity(count);
+    *pool = References::with_capacity(count);
+    let chain_of = |number: u32| ids.get(index(number)).copied();
     let places = image.chains.iter().zip(&image.offsets);
     for ((hash, (chain, at)), copies) in image.hashes.iter().zip(places).zip(&image.copies) {
-        let place = Place { chain: ChainId(*chain), at: *at };
-        if chains.key(place).is_none() || *copies == 0 {
-            return Err(ImageError::Damaged("a hash without a place"));
-        }
+        let place = chain_of(*chain).map(|chain| Place { chain, at: *at });
+        let place = place.filter(|place| chains.key(*place).is_some() && *copies > 0);
+        let place = place.ok_or(ImageError::Damaged("a hash without a place"))?;
         if !pool.restore(EngineHash(*hash), place, *copies) {
             return Err(ImageError::Damaged("a hash twice"));
         }
@@ -297,21 +284,103 @@ fn restore_pool(
         pool.restore_unplaced(EngineHash(*hash), *copies);
     }
     for (chain, at, copies) in &image.spare {
-        pool.restore_spare(Place { chain: ChainId(*chain), at: *at }, *copies);
+        let chain = chain_of(*chain).ok_or(ImageError::Damaged("a copy without a place"))?;
+        pool.restore_spare(Place { chain, at: *at }, *copies);
     }
     for hold in &image.holds {
-        pool.blocks += chains.restore_hold(hold, slot).ok_or(ImageError::Damaged("a hold"))?;
+        let chain = chain_of(hold.chain).ok_or(ImageError::Damaged("a hold without a chain"))?;
+        pool.blocks += chains.restore_hold(chain, hold, slot).ok_or(ImageError::Damaged("a hold"))?;
     }
-    Ok(pool)
+    Ok(())
 }
 
-// === impl Image ===
+// === impl StreamImage ===
 
-impl Image {
-    fn pools(&self) -> impl Iterator<Item = &PoolImage> {
-        self.streams.iter().flat_map(|stream| {
-            [Some(&stream.main), stream.slower.as_ref().map(|slower| &slower.pool)].into_iter().flatten()
-        })
+impl StreamImage {
+    /// Engine hashes in it.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        let pools = [Some(&self.main), self.slower.as_ref().map(|slower| &slower.pool)];
+        pools.into_iter().flatten().map(|pool| pool.hashes.len() + pool.unplaced.len()).sum()
+    }
+}
+
+// === impl Gathered ===
+
+impl Gathered {
+    /// The image, in the order of places.
+    #[must_use]
+    pub fn image(self) -> StreamImage {
+        let Self { mut image, main, slower, chains } = self;
+        let mut ids: Vec<_> = chains.keys().copied().collect();
+        ids.sort_unstable();
+        let numbers: HashMap<_, _> = ids.iter().copied().zip(0..).collect();
+        let mut ends = vec![0; ids.len()];
+        image.main = main.image(&numbers, &mut ends);
+        if let (Some(slower), Some(image)) = (slower, &mut image.slower) {
+            image.pool = slower.image(&numbers, &mut ends);
+        }
+        for (id, end) in ids.iter().zip(ends) {
+            let keys = chains.get(id).map_or(&[][..], Vec::as_slice);
+            // What lies behind the last block that the stream holds is none of its image.
+            let keys = keys.get(..index(end)).unwrap_or(keys);
+            image.lengths.push(u32::try_from(keys.len()).unwrap_or(u32::MAX));
+            image.keys.extend(keys.iter().map(|key| key.0));
+        }
+        image
+    }
+}
+
+// === impl GatheredPool ===
+
+impl GatheredPool {
+    /// `slot`: by which the pool's holds go.
+    fn of(
+        pool: &References,
+        slot: Slot,
+        chains: &Chains,
+        named: &mut HashMap<ChainId, Vec<BlockKey>>,
+    ) -> Self {
+        let entries: Vec<_> = pool.entries().collect();
+        let mut seen = HashSet::new();
+        let mut holds = Vec::new();
+        for (_, place, _) in &entries {
+            let id = place.chain;
+            if seen.insert(id)
+                && let Some(hold) = chains.hold(id, slot)
+            {
+                holds.push(hold.image(id.0));
+                named
+                    .entry(id)
+                    .or_insert_with(|| chains.get(id).map_or(Vec::new(), |chain| chain.keys().to_vec()));
+            }
+        }
+        Self { entries, holds, unplaced: pool.unplaced().collect(), spare: pool.spare().collect() }
+    }
+
+    fn image(mut self, numbers: &HashMap<ChainId, u32>, ends: &mut [u32]) -> PoolImage {
+        let number = |chain: ChainId| numbers.get(&chain).copied().unwrap_or(u32::MAX);
+        self.entries.sort_unstable_by_key(|(hash, place, _)| (place.chain, place.at, *hash));
+        self.unplaced.sort_unstable();
+        for hold in &mut self.holds {
+            hold.chain = number(ChainId(hold.chain));
+            if let Some(end) = ends.get_mut(index(hold.chain)) {
+                *end = hold.end().max(*end);
+            }
+        }
+        self.holds.sort_unstable_by_key(|hold| hold.chain);
+        let spare = self.spare.iter().map(|(place, copies)| (number(place.chain), place.at, *copies));
+        let mut spare: Vec<_> = spare.collect();
+        spare.sort_unstable();
+        PoolImage {
+            hashes: self.entries.iter().map(|(hash, ..)| hash.0).collect(),
+            chains: self.entries.iter().map(|(_, place, _)| number(place.chain)).collect(),
+            offsets: self.entries.iter().map(|(_, place, _)| place.at).collect(),
+            copies: self.entries.iter().map(|(.., copies)| *copies).collect(),
+            holds: self.holds,
+            unplaced: self.unplaced.iter().map(|(hash, copies)| (hash.0, *copies)).collect(),
+            spare,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::image::{Image, ImageError};
+use super::super::image::{ImageError, StreamImage};
 use super::*;
 
 const BLOCK: usize = 2;
@@ -87,13 +87,13 @@ fn take(index: &mut Index, step: &Step) {
     }
 }
 
-/// By way of an image, and under other ids meanwhile.
+/// By way of images, and under other ids meanwhile.
 fn saved(index: &Index) -> Index {
-    let mut image = index.image(&[A, B, StreamId(7)]);
-    for stream in &mut image.streams {
-        stream.id = StreamId(stream.id.0 + 100);
-    }
-    let mut restored = Index::restore(&image, IndexLimits::default()).expect("a sound image");
+    let images = [B, A].map(|id| (StreamId(id.0 + 100), image(index, id)));
+    assert!(index.gather(StreamId(7)).is_none(), "no such stream");
+    let restored = Index::restore(index.secret(), &images, IndexLimits::default());
+    assert_eq!(restored.refused, []);
+    let mut restored = restored.index;
     for stream in [A, B] {
         assert!(!restored.rename_stream(StreamId(9), stream), "no such stream");
         assert!(restored.rename_stream(StreamId(stream.0 + 100), stream));
@@ -101,6 +101,10 @@ fn saved(index: &Index) -> Index {
         restored.set_trust(stream, Trust::Live);
     }
     restored
+}
+
+fn image(index: &Index, id: StreamId) -> StreamImage {
+    index.gather(id).expect("a whole stream").image()
 }
 
 fn compare(index: &Index, restored: &Index) {
@@ -177,45 +181,75 @@ fn warm() -> Index {
 }
 
 #[test]
-fn an_image_holds_what_the_streams_hold_and_nothing_of_others() {
-    let image = warm().image(&[A]);
-    assert_eq!(image.streams.len(), 1);
-    assert_eq!(image.lengths, [3, 1]);
-    assert_eq!(image.streams[0].main.hashes, [2, 3, 5]);
-    assert_eq!(image.secret, [9; 16]);
-    assert_eq!(warm().image(&[B]).lengths, [2], "without the blocks that only the other stream holds");
+fn an_image_holds_what_the_stream_holds_and_nothing_of_others() {
+    let of_a = image(&warm(), A);
+    assert_eq!(of_a.lengths, [3, 1]);
+    assert_eq!(of_a.main.hashes, [2, 3, 5]);
+    assert_eq!(image(&warm(), B).lengths, [2], "without the blocks that only the other stream holds");
 }
 
 #[test]
-fn a_stream_with_blocks_aside_is_left_out() {
+fn a_stream_with_blocks_aside_has_no_image() {
     let mut index = warm();
     store(&mut index, B, stored(Some(77), &[78], &[1, 1]));
-    assert_eq!(index.image(&[A, B]).streams.len(), 1);
+    assert!(index.gather(A).is_some());
+    assert!(index.gather(B).is_none());
 }
 
+type Damage = fn(&mut StreamImage);
+
 #[test]
-fn what_contradicts_itself_is_refused() {
-    type Damage = fn(&mut Image);
-    let damages: [Damage; 11] = [
+fn an_image_that_contradicts_itself_is_left_out_and_leaves_nothing_behind() {
+    let damages: [Damage; 10] = [
         |image| image.lengths[0] += 1,
         |image| image.keys.push(1),
         |image| image.lengths.push(0),
-        |image| image.streams[0].main.chains[0] = 900,
-        |image| image.streams[0].main.offsets[0] = 900,
-        |image| image.streams[0].main.copies[0] = 0,
-        |image| image.streams[0].main.copies.push(1),
-        |image| image.streams[0].main.hashes[1] = image.streams[0].main.hashes[0],
-        |image| image.streams[0].main.holds[0].leading = 900,
-        |image| image.streams[0].main.holds.clear(),
-        |image| image.streams.push(image.streams[0].clone()),
+        |image| image.main.chains[0] = 900,
+        |image| image.main.offsets[0] = 900,
+        |image| image.main.copies[0] = 0,
+        |image| image.main.copies.push(1),
+        |image| image.main.hashes[1] = image.main.hashes[0],
+        |image| image.main.holds[0].leading = 900,
+        |image| image.main.holds.clear(),
     ];
+    let other = image(&warm(), B);
     for (at, damage) in damages.iter().enumerate() {
-        let mut image = warm().image(&[A]);
+        let mut image = image(&warm(), A);
         damage(&mut image);
-        let refused = Index::restore(&image, IndexLimits::default());
-        assert!(matches!(refused, Err(ImageError::Damaged(_))), "{at}: {refused:?}");
+        let images = [(B, other.clone()), (A, image)];
+        let restored = Index::restore([9; 16], &images, IndexLimits::default());
+        assert!(
+            matches!(restored.refused[..], [(1, ImageError::Damaged(_))]),
+            "{at}: {:?}",
+            restored.refused
+        );
+        let mut index = restored.index;
+        assert_eq!(
+            (index.stats().references, index.stats().streams, index.stats().blocks),
+            (2, 1, 2),
+            "{at}"
+        );
+        index.set_trust(B, Trust::Live);
+        assert_eq!(hit(&index, B, &[1, 2, 3, 4, 5]), 4);
+        index.remove_stream(B);
+        assert_eq!((index.stats().references, index.stats().blocks), (0, 0), "{at}");
     }
+}
+
+#[test]
+fn images_that_contradict_each_other_or_are_too_large_are_left_out() {
+    let images = [(B, image(&warm(), B)), (A, image(&warm(), A))];
+    let mut other = images.clone();
+    let last = other[1].1.keys.len() - 1;
+    other[1].1.keys[last] = other[0].1.keys[1];
+    let restored = Index::restore([9; 16], &other, IndexLimits::default());
+    assert_eq!(restored.refused, [(1, ImageError::Contradiction)], "one key at two places");
+    other[1].1.keys[1] = 77;
+    let restored = Index::restore([9; 16], &other, IndexLimits::default());
+    assert_eq!(restored.refused, [(1, ImageError::Contradiction)], "another block behind the same one");
     let small = IndexLimits { references_max: 4, ..IndexLimits::default() };
-    let refused = Index::restore(&warm().image(&[A, B]), small).map(drop);
-    assert_eq!(refused, Err(ImageError::TooLarge { references: 5, room: 4 }));
+    let restored = Index::restore([9; 16], &images, small);
+    assert_eq!(restored.refused, [(1, ImageError::TooLarge { references: 3, room: 2 })]);
+    let restored = Index::restore([9; 16], &[images[0].clone(), images[0].clone()], IndexLimits::default());
+    assert_eq!(restored.refused, [(1, ImageError::Damaged("a stream twice"))]);
 }
