@@ -19,14 +19,14 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use warmpath_kv::{Index, IndexLimits, KeyHasher};
+use warmpath_kv::{Index, IndexLimits};
 use warmpath_proto::v1::peer_server::PeerServer;
 use warmpath_proto::v1::scorer_server::ScorerServer;
 
 use crate::admin::{Admin, EndpointCollector, StateSource};
 use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, MirrorConfig};
 use crate::decide::metrics::DecideMetrics;
 use crate::decide::{Decider, MemoCollector, PromptMemo, Shared};
 use crate::drift::{DriftMetrics, DriftWatch};
@@ -39,6 +39,7 @@ use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
+use crate::mirror::{self, Loaded, MirrorMetrics, RedisAccess, RedisStore, Saver};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
@@ -48,8 +49,6 @@ use crate::warmup::Warmup;
 
 /// The number of the configured endpoints among the sources; DNS names follow.
 const STATIC_SOURCE: usize = 0;
-/// Of the secret that block keys are made with: new in each process, as no other has to understand them.
-const KEY_BYTES: usize = 16;
 
 /// A started program.
 pub struct App {
@@ -96,6 +95,7 @@ struct Metrics {
     peers: PeerMetrics,
     engines: EngineMetrics,
     models: ModelMetrics,
+    mirror: MirrorMetrics,
 }
 
 // === impl App ===
@@ -120,7 +120,9 @@ impl App {
         let clock = Clock::start();
         let view: Arc<View> = Arc::default();
         let (poller, engines) = Poller::new(config.scrape, clock, view.clone(), metrics.engines.clone());
-        let core = Core::new(&config, clock, view, engines)?;
+        let store = config.mirror.as_ref().map(mirror_store).transpose()?;
+        let loaded = load_mirror(store.as_ref(), &config, &readiness, &metrics.mirror).await;
+        let core = Core::new(&config, clock, view, engines, loaded, &metrics.mirror)?;
         let (reloads, orders) = mpsc::channel(reload::ORDERS_MAX);
         // Admin before the rest, so that the start can be watched.
         spawn_admin(&mut tasks, admin, core.admin(metrics.registry(&core), readiness.clone(), reloads));
@@ -135,8 +137,16 @@ impl App {
         spawn_grpc(&mut tasks, grpc, core.scorer(&config, &metrics), peer);
         spawn_reloader(&mut tasks, core.reloader(config.clone(), file, &metrics), orders, hangups);
 
+        if let (Some(store), Some(mirror)) = (store, &config.mirror) {
+            let interval = Duration::from_millis(mirror.interval_ms);
+            let secret = core.index.read().secret();
+            let saver = Saver::new(store, core.ingest.clone(), secret, interval, metrics.mirror.clone());
+            let stop = tasks.stop();
+            tasks.spawn("mirror", saver.run(stop));
+        }
         let deadline = Duration::from_millis(config.lifecycle.warmup_ms);
-        let warmup = Warmup { view: core.view, ingest: core.ingest.clone(), deadline };
+        let ingest = core.ingest.clone();
+        let warmup = Warmup { view: core.view, ingest, deadline, mirror: metrics.mirror };
         let stop = tasks.stop();
         tasks.spawn("warmup", warmup.run(readiness.clone(), waiting.fleet, stop));
         let drain = Duration::from_millis(config.lifecycle.drain_ms);
@@ -192,17 +202,19 @@ impl Core {
         clock: Clock,
         view: Arc<View>,
         engines: watch::Receiver<Arc<Directory>>,
+        loaded: Loaded,
+        mirror: &MirrorMetrics,
     ) -> anyhow::Result<Self> {
-        let hasher = KeyHasher::new(rand::random::<[u8; KEY_BYTES]>());
         let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
         let (index_mib, memo_mib) = (limits.bytes() >> 20, config.limits.prompt_memo_bytes >> 20);
         tracing::info!(index_mib, memo_mib, "memory that the block index and the prompt memo may take");
-        let index = Arc::new(RwLock::new(Index::new(hasher, limits)));
+        let (index, resumable) = loaded.restore(limits, mirror);
+        let index = Arc::new(RwLock::new(index));
         Ok(Self {
             clock,
             view,
             books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
-            ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock)?),
+            ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock, resumable)?),
             index,
             memo: Arc::new(PromptMemo::new(rand::random(), config.limits.prompt_memo_bytes)),
             registry: Arc::new(Registry::of_names(&config.models)),
@@ -283,6 +295,7 @@ impl Metrics {
         self.peers.register(&mut registry);
         self.engines.register(&mut registry);
         self.models.register(&mut registry);
+        self.mirror.register(&mut registry);
         core.drift.metrics().register(&mut registry);
         core.volatile.register(&mut registry);
         registry.register_collector(Box::new(core.ingest.collector()));
@@ -291,6 +304,37 @@ impl Metrics {
         registry.register_collector(Box::new(MemoCollector { memo: core.memo.clone() }));
         registry
     }
+}
+
+fn mirror_store(mirror: &MirrorConfig) -> anyhow::Result<RedisStore> {
+    let password = mirror.password_file.as_ref().map(|file| {
+        let text = std::fs::read_to_string(file);
+        text.with_context(|| format!("cannot read mirror.password_file {}", file.display()))
+    });
+    let access = RedisAccess {
+        host: mirror.redis.host().to_owned(),
+        port: mirror.redis.port(),
+        database: mirror.database,
+        username: mirror.username.clone(),
+        password: password.transpose()?.map(|password| password.trim_end().to_owned()),
+    };
+    let expiry = Duration::from_millis(mirror.expiry_ms);
+    let timeout = Duration::from_millis(mirror.timeout_ms);
+    Ok(RedisStore::new(access, &mirror.prefix, expiry, timeout)?)
+}
+
+/// What the mirror has, if there is one; the program starts without it when the time of the warm-up is over.
+async fn load_mirror(
+    store: Option<&RedisStore>,
+    config: &Config,
+    readiness: &Readiness,
+    metrics: &MirrorMetrics,
+) -> Loaded {
+    // A secret of its own where nobody else has to understand the keys.
+    let own = rand::random();
+    let Some(store) = store else { return Loaded::nothing(own) };
+    let _waiting = readiness.wait_for("mirror");
+    mirror::load(store, own, Duration::from_millis(config.lifecycle.warmup_ms), metrics).await
 }
 
 async fn bind(key: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -15,6 +15,7 @@ mod address;
 mod check;
 pub mod defaults;
 mod fields;
+mod mirror;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub leases: Leases,
     /// Other indexers, `host:port` of their gRPC listeners.
     pub peers: Vec<HostPort>,
+    /// None: nothing is saved.
+    pub mirror: Option<MirrorConfig>,
     pub limits: Limits,
     pub lifecycle: Lifecycle,
     pub log: Log,
@@ -159,6 +162,23 @@ pub struct Scrape {
 pub struct Leases {
     pub reservation_ms: u64,
     pub speculative_ms: u64,
+}
+
+/// The Redis in which the state of event streams is saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MirrorConfig {
+    pub redis: HostPort,
+    pub database: u32,
+    /// Of an ACL user; None: the default user.
+    pub username: Option<String>,
+    /// Holds the password, alone.
+    pub password_file: Option<PathBuf>,
+    /// Begins every key. Indexers of one fleet share it, others must not.
+    pub prefix: String,
+    pub interval_ms: u64,
+    pub expiry_ms: u64,
+    /// Of each command.
+    pub timeout_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -19,8 +19,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
+use tokio::sync::oneshot;
+use warmpath_kv::index::image::Gathered;
 use warmpath_kv::{Index, SequencerConfig, StreamId};
 
 use crate::clock::Clock;
@@ -66,6 +68,28 @@ pub struct StreamSpec {
     pub model: String,
 }
 
+/// A stream that the index holds already, from an image: it goes on from there when its engine is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumable {
+    /// In the index, until it is followed; no stream of the fleet has it.
+    pub id: StreamId,
+    pub endpoint: String,
+    pub rank: u32,
+    pub model: String,
+    /// The last batch of the image, and its payload.
+    pub seq: u64,
+    pub batch: Vec<u8>,
+}
+
+/// What a stream held after a batch.
+#[derive(Debug)]
+pub struct Taken {
+    pub seq: u64,
+    /// The batch's payload.
+    pub batch: Vec<u8>,
+    pub gathered: Gathered,
+}
+
 /// Why a call did not reach the thread.
 #[derive(Debug, Error)]
 pub enum IngestError {
@@ -83,22 +107,31 @@ pub struct Ingest {
     waker: Waker,
     index: Arc<RwLock<Index>>,
     board: Arc<Board>,
+    /// Streams that nobody has asked to follow yet.
+    resumable: Mutex<Vec<Resumable>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread is told.
 #[derive(Debug)]
 enum Command {
-    Add(StreamSpec),
+    Add(StreamSpec, Option<Resumable>),
     Remove(StreamId),
+    /// To be answered with nothing where the stream is not live.
+    Image(StreamId, oneshot::Sender<Option<Taken>>),
     Shutdown,
 }
 
-/// Starts the event thread, which changes `index`.
+/// Starts the event thread, which changes `index`. `resumable`: what the index holds from images.
 ///
 /// # Errors
 /// Where the system gives no thread or no socket pair.
-pub fn start(config: IngestConfig, index: Arc<RwLock<Index>>, clock: Clock) -> Result<Ingest, IngestError> {
+pub fn start(
+    config: IngestConfig,
+    index: Arc<RwLock<Index>>,
+    clock: Clock,
+    resumable: Vec<Resumable>,
+) -> Result<Ingest, IngestError> {
     let (sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
     let (waker, wakeup) = wake::pair().map_err(IngestError::Setup)?;
     let board = Arc::new(Board::default());
@@ -107,7 +140,8 @@ pub fn start(config: IngestConfig, index: Arc<RwLock<Index>>, clock: Clock) -> R
         .name("kv-events".to_owned())
         .spawn(move || driver.run())
         .map_err(IngestError::Setup)?;
-    Ok(Ingest { commands: sender, waker, index, board, thread: Some(thread) })
+    let resumable = Mutex::new(resumable);
+    Ok(Ingest { commands: sender, waker, index, board, resumable, thread: Some(thread) })
 }
 
 // === impl Ingest ===
@@ -119,8 +153,44 @@ impl Ingest {
     /// Where the thread has ended or too many changes wait; the stream is not followed then.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<(), IngestError> {
         let id = spec.id;
-        self.index.write().add_stream(id, &spec.model);
-        self.send(Command::Add(spec)).inspect_err(|_| self.index.write().remove_stream(id))
+        let resumed = self.resume(&spec);
+        if resumed.is_none() {
+            self.index.write().add_stream(id, &spec.model);
+        }
+        self.send(Command::Add(spec, resumed)).inspect_err(|_| self.index.write().remove_stream(id))
+    }
+
+    /// Gives the stream what the index holds of it already, if that can be proven.
+    fn resume(&self, spec: &StreamSpec) -> Option<Resumable> {
+        let found = {
+            let mut resumable = self.resumable.lock();
+            let at =
+                resumable.iter().position(|saved| saved.endpoint == spec.endpoint && saved.rank == spec.rank);
+            at.map(|at| resumable.swap_remove(at))?
+        };
+        let mut index = self.index.write();
+        let is_usable = found.model == spec.model && spec.replay.is_some();
+        if is_usable && index.rename_stream(found.id, spec.id) {
+            return Some(found);
+        }
+        index.remove_stream(found.id);
+        None
+    }
+
+    /// Drops what the index holds of streams that nobody asked to follow. Returns how many those are.
+    pub fn forget_resumable(&self) -> usize {
+        let left = std::mem::take(&mut *self.resumable.lock());
+        for saved in &left {
+            self.index.write().remove_stream(saved.id);
+        }
+        left.len()
+    }
+
+    /// What a stream holds now; `None` where it is not live or not whole.
+    pub async fn image(&self, id: StreamId) -> Option<Taken> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Image(id, answer)).ok()?;
+        answered.await.ok()?
     }
 
     /// Forgets a stream. Its blocks are gone when this returns; events that are still on their way are ignored.

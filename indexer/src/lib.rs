@@ -27,6 +27,7 @@ pub mod ingest;
 pub mod ledger;
 pub mod lifecycle;
 pub mod logs;
+pub mod mirror;
 pub mod models;
 pub mod peers;
 pub mod report;

@@ -13,6 +13,8 @@ use warmpath_kv::{StreamId, Trust};
 use crate::fleet::View;
 use crate::ingest::{Ingest, StreamStatus};
 use crate::lifecycle::{Readiness, ReadyGuard};
+use crate::mirror::MirrorMetrics;
+use crate::mirror::metrics::Restore;
 
 /// How often streams are looked at.
 const BEAT: Duration = Duration::from_millis(20);
@@ -22,6 +24,7 @@ pub struct Warmup {
     pub view: Arc<View>,
     pub ingest: Arc<Ingest>,
     pub deadline: Duration,
+    pub mirror: MirrorMetrics,
 }
 
 // === impl Warmup ===
@@ -56,6 +59,12 @@ impl Warmup {
                 pending.clear();
             }
         }
+        // Endpoints that are found by name may come later than those that are configured, but not later than this.
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep_until(end) => {}
+        }
+        self.mirror.count_restored(Restore::Unclaimed, self.ingest.forget_resumable());
         stop.cancelled().await;
     }
 }

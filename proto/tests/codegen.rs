@@ -8,7 +8,8 @@ use std::{
 
 fn generate() -> Result<String, Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = protox::compile(["warmpath/v1/score.proto", "warmpath/v1/peer.proto"], [root])?;
+    let names = ["warmpath/v1/score.proto", "warmpath/v1/peer.proto", "warmpath/v1/mirror.proto"];
+    let files = protox::compile(names, [root])?;
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     tonic_prost_build::configure()
         .build_transport(false)

@@ -27,6 +27,15 @@ impl HostPort {
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
+
+    /// IPv6 without its brackets.
+    pub fn host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
 }
 
 impl FromStr for HostPort {

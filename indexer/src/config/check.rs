@@ -13,7 +13,7 @@ use super::*;
 /// Values of `models[].block_hash.algorithm`.
 const BLOCK_HASHES: [&str; 3] = ["sha256", "sha256_cbor", "none"];
 /// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
-const DURATION_MS: (u64, u64) = (10, 86_400_000);
+pub(super) const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
 const RANKS: (u64, u64) = (1, 1024);
 /// Context lengths, in tokens: up to what a prompt of token ids may have.
@@ -35,6 +35,7 @@ pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
         scrape: scrape(root.mapping("scrape", p), p),
         leases: leases(root.mapping("leases", p), p),
         peers: peers(root.list("peers", p), p),
+        mirror: mirror::section(root.mapping("mirror", p), p),
         limits: limits(root.mapping("limits", p), p),
         lifecycle: lifecycle(root.mapping("lifecycle", p), p),
         log: log(root.mapping("log", p), p),

@@ -33,6 +33,15 @@ pub const BLOCK_HASH: &str = "sha256";
 /// How often a DNS name is looked up.
 pub const DNS_REFRESH_MS: u64 = 5_000;
 
+/// One fleet in a Redis of its own.
+pub const MIRROR_PREFIX: &str = "warmpath";
+/// Far less than an engine's replay buffer lasts (10,000 steps), so that what came after an image can be had.
+pub const MIRROR_INTERVAL_MS: u64 = 10_000;
+/// Longer than any outage of all indexers after which an engine's replay buffer still reaches back to an image.
+pub const MIRROR_EXPIRY_MS: u64 = 3_600_000;
+/// For some megabytes over a network; nobody waits for it but the one who saves.
+pub const MIRROR_TIMEOUT_MS: u64 = 1_000;
+
 /// The filter sends bodies of up to 16 MiB; JSON text of that size fits with its framing.
 pub const MAX_MESSAGE_BYTES: usize = 20 << 20;
 /// Prompts waiting per tokenizer thread. One of 3,000 tokens takes 0.2 ms with a fast encoder and 5 to 20 ms with the

@@ -58,6 +58,11 @@ impl Problems {
         self.0.push(Problem { path: path.to_owned(), found: found.map(quoted), remedy: remedy.into() });
     }
 
+    /// Whether one of them is with the key at `path`.
+    pub(super) fn names(&self, path: &str) -> bool {
+        self.0.iter().any(|problem| problem.path == path)
+    }
+
     pub(super) fn into_result<T>(self, value: T) -> Result<T, Vec<Problem>> {
         if self.0.is_empty() { Ok(value) } else { Err(self.0) }
     }
@@ -78,6 +83,16 @@ impl Fields {
             }
         };
         Self { path, entries, known: Vec::new() }
+    }
+
+    /// Nothing is written here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A mistake with this key was noted.
+    pub(super) fn has_problem(&self, key: &str, problems: &Problems) -> bool {
+        problems.names(&self.path_of(key))
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {

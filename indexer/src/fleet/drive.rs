@@ -168,7 +168,9 @@ mod tests {
             fleet: Fleet::new(3),
             view: Arc::default(),
             books: Arc::new(Mutex::new(Books::new(own, 100))),
-            ingest: Arc::new(crate::ingest::start(IngestConfig::default(), index.clone(), clock).unwrap()),
+            ingest: Arc::new(
+                crate::ingest::start(IngestConfig::default(), index.clone(), clock, Vec::new()).unwrap(),
+            ),
             registry: Arc::new(Registry::of_names(&[])),
             clock,
             metrics: FleetMetrics::default(),

@@ -105,11 +105,16 @@ impl Driver {
     fn take_commands(&mut self) -> Flow {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Add(spec)) => {
+                Ok(Command::Image(id, answer)) => {
+                    let taken = self.streams.get(&id).and_then(|stream| stream.image(&self.index));
+                    // Whoever asked may have gone.
+                    let _gone = answer.send(taken);
+                }
+                Ok(Command::Add(spec, resumed)) => {
                     let turn = Turn { index: &self.index, now: self.clock.now() };
                     let id = spec.id;
                     let context = self.contexts.entry(context_of(id)).or_default().clone();
-                    let mut stream = Stream::new(spec, self.config.sequencer, context, turn);
+                    let mut stream = Stream::new(spec, resumed, self.config.sequencer, context, turn);
                     if let Some(status) = stream.take_status(&self.index) {
                         self.board.post(status);
                     }
@@ -195,7 +200,7 @@ mod tests {
             replay: None,
             model: "m".to_owned(),
         };
-        sender.send(Command::Add(spec)).unwrap();
+        sender.send(Command::Add(spec, None)).unwrap();
         assert_eq!(driver.take_commands(), Flow::Continue);
         index.write().set_trust(id, Trust::Live);
         let thread = std::thread::spawn(move || {

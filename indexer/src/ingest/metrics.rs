@@ -24,7 +24,7 @@ type StreamCounter = (&'static str, &'static str, fn(&StreamStatus) -> u64);
 type StreamGauge = (&'static str, &'static str, fn(&StreamStatus) -> Option<f64>);
 
 /// Each with the labels `endpoint` and `rank`.
-const STREAM_COUNTERS: [StreamCounter; 16] = [
+const STREAM_COUNTERS: [StreamCounter; 17] = [
     ("kv_batches_published", "Event batches applied as published", |s| s.sequence.applied),
     ("kv_batches_replayed", "Event batches applied from a replay", |s| s.sequence.replayed),
     ("kv_batches_duplicate", "Event batches that had been applied already", |s| s.sequence.duplicates),

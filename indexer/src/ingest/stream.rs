@@ -5,14 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use warmpath_kv::index::{ClearCause, Origin};
-use warmpath_kv::{Action, Index, Input, Millis, Sequencer, SequencerConfig, Trust, decode_batch};
-use zmq::Context;
+use warmpath_kv::{Action, Index, Input, Millis, Sequencer, SequencerConfig, StaleBy, Trust, decode_batch};
+use zmq::{Context, Message};
 
-use super::StreamSpec;
 use super::frames::{self, Framed, RawBatch};
 use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
 use super::status::{ReadStats, StreamStatus};
 use super::warnings::{self, RateLimit};
+use super::{Resumable, StreamSpec, Taken};
 
 /// Messages read from one socket in one turn, so that a busy stream cannot starve the others.
 const MESSAGES_PER_TURN: usize = 64;
@@ -72,11 +72,22 @@ pub(super) struct Ready {
 // === impl Stream ===
 
 impl Stream {
-    pub(super) fn new(spec: StreamSpec, config: SequencerConfig, context: Context, turn: Turn<'_>) -> Self {
+    /// `resumed`: what the index holds of it already.
+    pub(super) fn new(
+        spec: StreamSpec,
+        resumed: Option<Resumable>,
+        config: SequencerConfig,
+        context: Context,
+        turn: Turn<'_>,
+    ) -> Self {
         let config = SequencerConfig { has_replay: spec.replay.is_some(), ..config };
+        let trust = if resumed.is_some() { Trust::Stale(StaleBy::Unproven) } else { Trust::Recovering };
         let mut stream = Self {
-            sequencer: Sequencer::new(config, turn.now),
-            last: None,
+            sequencer: match &resumed {
+                Some(resumed) => Sequencer::resume(config, turn.now, resumed.seq),
+                None => Sequencer::new(config, turn.now),
+            },
+            last: resumed.map(|resumed| RawBatch(Message::from(resumed.batch))),
             spec,
             context,
             socket: None,
@@ -86,7 +97,7 @@ impl Stream {
             is_connected: false,
             error: None,
             actions: VecDeque::new(),
-            trust: Trust::Recovering,
+            trust,
             read: ReadStats::default(),
             last_batch_at: None,
             lag_ms: None,
@@ -126,6 +137,16 @@ impl Stream {
         if self.trust == Trust::Silent && self.warned.silent.admit(turn.now) {
             warnings::silent(&self.spec, self.is_connected);
         }
+    }
+
+    /// What it holds, if that is exactly what its engine does as far as is known.
+    pub(super) fn image(&self, index: &RwLock<Index>) -> Option<Taken> {
+        if self.trust != Trust::Live {
+            return None;
+        }
+        let (seq, last) = (self.sequencer.last_applied()?, self.last.as_ref()?);
+        let gathered = index.read().gather(self.spec.id)?;
+        Some(Taken { seq, batch: last.0.to_vec(), gathered })
     }
 
     /// Its status, if it changed since this was last called.

@@ -30,7 +30,7 @@ impl Bench {
     pub(crate) fn start(sequencer: SequencerConfig) -> Self {
         let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([5; 16]), IndexLimits::default())));
         let config = IngestConfig { sequencer };
-        let ingest = ingest::start(config, Arc::clone(&index), Clock::start()).expect("a thread");
+        let ingest = ingest::start(config, Arc::clone(&index), Clock::start(), Vec::new()).expect("a thread");
         Self { ingest, index }
     }
 
@@ -53,6 +53,11 @@ impl Bench {
 
     pub(crate) fn status(&self, id: StreamId) -> Option<StreamStatus> {
         self.ingest.status().into_iter().find(|status| status.id == id)
+    }
+
+    /// Counters of [`STREAM`].
+    pub(crate) fn stats(&self) -> SequencerStats {
+        self.status(STREAM).map(|status| status.sequence).unwrap_or_default()
     }
 
     /// Trust and its reason, of [`STREAM`].

@@ -7,3 +7,4 @@ mod connections;
 mod engine;
 mod gaps;
 mod metrics;
+mod mirror;

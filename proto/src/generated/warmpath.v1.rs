@@ -1116,3 +1116,145 @@ pub mod peer_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What one engine (one data-parallel rank of it) held after a batch of KV events.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StreamImage {
+    /// 1.
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// ip:port of the engine, as in ScoreResponse.
+    #[prost(string, tag = "2")]
+    pub endpoint: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub rank: u32,
+    /// Base model: part of every block key.
+    #[prost(string, tag = "4")]
+    pub model: ::prost::alloc::string::String,
+    /// The batch up to which this is, and its payload as the engine sent it. An engine whose replay shows the same bytes
+    /// under this number is the same process.
+    #[prost(uint64, tag = "5")]
+    pub last_seq: u64,
+    #[prost(bytes = "vec", tag = "6")]
+    pub last_batch: ::prost::alloc::vec::Vec<u8>,
+    /// Key of a fixed text under the secret that the block keys were made with: whether a reader has the same.
+    #[prost(fixed64, tag = "7")]
+    pub secret_check: u64,
+    /// Tokens per block; 0: not known. Then the tokens behind a block that its key covers.
+    #[prost(uint32, tag = "8")]
+    pub block_size: u32,
+    #[prost(uint32, tag = "9")]
+    pub ahead: u32,
+    #[prost(bool, tag = "10")]
+    pub has_other_media: bool,
+    /// In the order of their slots.
+    #[prost(message, repeated, tag = "11")]
+    pub groups: ::prost::alloc::vec::Vec<KvGroup>,
+    /// Blocks of each chain, and the keys of all of them, one chain after the other.
+    #[prost(uint32, repeated, tag = "12")]
+    pub lengths: ::prost::alloc::vec::Vec<u32>,
+    #[prost(fixed64, repeated, tag = "13")]
+    pub keys: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, optional, tag = "14")]
+    pub main: ::core::option::Option<KvPool>,
+    /// What media other than the main pool hold; absent: nothing was told of any.
+    #[prost(message, optional, tag = "15")]
+    pub slower: ::core::option::Option<SlowerMedia>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KvGroup {
+    #[prost(uint32, optional, tag = "1")]
+    pub index: ::core::option::Option<u32>,
+    /// Tokens.
+    #[prost(uint32, tag = "5")]
+    pub block_size: u32,
+    #[prost(oneof = "kv_group::Kind", tags = "2, 3, 4")]
+    pub kind: ::core::option::Option<kv_group::Kind>,
+}
+/// Nested message and enum types in `KvGroup`.
+pub mod kv_group {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(bool, tag = "2")]
+        Full(bool),
+        /// Window, in tokens.
+        #[prost(uint32, tag = "3")]
+        SlidingWindow(u32),
+        #[prost(bool, tag = "4")]
+        Other(bool),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KvPool {
+    /// Side by side: an engine's hash, the chain and the place in it that it stands for, the copies under it (a byte each).
+    #[prost(fixed64, repeated, tag = "1")]
+    pub hashes: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub chains: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub offsets: ::prost::alloc::vec::Vec<u32>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub copies: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "5")]
+    pub holds: ::prost::alloc::vec::Vec<KvHold>,
+    #[prost(message, repeated, tag = "6")]
+    pub unplaced: ::prost::alloc::vec::Vec<UnplacedCopies>,
+    #[prost(message, repeated, tag = "7")]
+    pub spare: ::prost::alloc::vec::Vec<SpareCopies>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KvHold {
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Leading blocks that the first group has.
+    #[prost(uint32, tag = "2")]
+    pub leading: u32,
+    /// Those that it has behind a hole, a bit each.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub scattered: ::prost::alloc::vec::Vec<u64>,
+    /// The other groups that have a block, a byte per block.
+    #[prost(bytes = "vec", tag = "4")]
+    pub others: ::prost::alloc::vec::Vec<u8>,
+}
+/// Of a hash whose block has no place. Copies are a byte per group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnplacedCopies {
+    #[prost(fixed64, tag = "1")]
+    pub hash: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub copies: ::prost::alloc::vec::Vec<u8>,
+}
+/// Beyond the first of a block in each group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareCopies {
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    #[prost(uint32, tag = "2")]
+    pub offset: u32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub copies: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SlowerMedia {
+    #[prost(message, optional, tag = "1")]
+    pub pool: ::core::option::Option<KvPool>,
+    #[prost(message, repeated, tag = "2")]
+    pub media: ::prost::alloc::vec::Vec<Medium>,
+    /// Copies that go by their age, the oldest first.
+    #[prost(message, repeated, tag = "3")]
+    pub ageing: ::prost::alloc::vec::Vec<AgeingCopy>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Medium {
+    /// Blocks of the main pool's size that one hash stands for; 0: not known.
+    #[prost(uint32, tag = "1")]
+    pub parts: u32,
+    #[prost(bool, tag = "2")]
+    pub tells_removals: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgeingCopy {
+    #[prost(uint32, tag = "1")]
+    pub medium: u32,
+    #[prost(fixed64, tag = "2")]
+    pub hash: u64,
+}

@@ -10,7 +10,7 @@ use super::image::GroupImage;
 pub(super) const GROUPS_MAX: usize = 8;
 
 /// Copies per group slot.
-pub(super) type PerGroup = [u8; GROUPS_MAX];
+pub type PerGroup = [u8; GROUPS_MAX];
 
 /// A set of group slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,11 +20,13 @@ use crate::prompt_keys::Layout;
 use crate::stream::{Millis, StaleBy, StreamId, Trust};
 
 use super::chains::Chains;
-use super::groups::{GROUPS_MAX, Groups, PerGroup};
+use super::groups::{GROUPS_MAX, Groups};
 use super::place::{ChainId, Place, Slot};
 use super::references::References;
 use super::slower::MEDIA;
 use super::{Index, IndexLimits};
+
+pub use super::groups::PerGroup;
 
 /// What one stream holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,68 @@
+//! A store in this process: what a store does, in its plainest form.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::store::{Secret, Store, StoreError, StreamName};
+
+/// Clones share what they keep.
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    expiry: Duration,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    secret: Option<Secret>,
+    /// With the time at which they expire.
+    images: BTreeMap<StreamName, (Instant, Bytes)>,
+    turns: BTreeMap<StreamName, Instant>,
+}
+
+// === impl MemoryStore ===
+
+impl MemoryStore {
+    /// Images are kept for so long.
+    pub fn new(expiry: Duration) -> Self {
+        Self { expiry, kept: Arc::default() }
+    }
+
+    /// The same store for one who keeps images for another time.
+    pub fn with_expiry(&self, expiry: Duration) -> Self {
+        Self { expiry, kept: self.kept.clone() }
+    }
+}
+
+impl Store for MemoryStore {
+    async fn agree(&self, own: Secret) -> Result<Secret, StoreError> {
+        Ok(*self.kept.lock().secret.get_or_insert(own))
+    }
+
+    async fn images(&self) -> Result<Vec<Bytes>, StoreError> {
+        let now = Instant::now();
+        let mut kept = self.kept.lock();
+        kept.images.retain(|_, (end, _)| *end > now);
+        Ok(kept.images.values().map(|(_, image)| image.clone()).collect())
+    }
+
+    async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        let mut kept = self.kept.lock();
+        kept.turns.retain(|_, end| *end > now);
+        let is_first = !kept.turns.contains_key(stream);
+        if is_first {
+            kept.turns.insert(stream.clone(), now + time);
+        }
+        Ok(is_first)
+    }
+
+    async fn save(&self, stream: &StreamName, image: Bytes) -> Result<(), StoreError> {
+        self.kept.lock().images.insert(stream.clone(), (Instant::now() + self.expiry, image));
+        Ok(())
+    }
+}

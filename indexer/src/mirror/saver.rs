@@ -1,0 +1,142 @@
+//! Saves the images of the streams that are live, again and again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use warmpath_kv::{StreamId, Trust};
+
+use super::format;
+use super::metrics::MirrorMetrics;
+use super::store::{Secret, Store, StoreError, StreamName};
+use crate::ingest::{Ingest, StreamStatus};
+
+/// Longest time for the last round, when the program ends.
+const LAST_ROUND_MAX: Duration = Duration::from_secs(3);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Saver<S> {
+    store: S,
+    ingest: Arc<Ingest>,
+    /// Of the block keys in use here.
+    secret: Secret,
+    interval: Duration,
+    metrics: MirrorMetrics,
+    /// The last batch of each stream that was seen to be saved.
+    seen: HashMap<StreamId, u64>,
+    state: Told,
+}
+
+/// What the log was last told, so that it is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Saving,
+    Failing,
+    Foreign,
+}
+
+// === impl Saver ===
+
+impl<S: Store> Saver<S> {
+    pub fn new(
+        store: S,
+        ingest: Arc<Ingest>,
+        secret: Secret,
+        interval: Duration,
+        metrics: MirrorMetrics,
+    ) -> Self {
+        Self { store, ingest, secret, interval, metrics, seen: HashMap::new(), state: Told::Nothing }
+    }
+
+    /// Runs until `stop`, then saves a last time: who starts in its place finds what it knew.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            // Not all at the same time, and not always the same one first.
+            let pause = self.interval.mul_f64(rand::random_range(0.75..1.25));
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let turn = self.interval.mul_f64(0.7);
+            self.round(turn).await;
+        }
+        if tokio::time::timeout(LAST_ROUND_MAX, self.round(Duration::ZERO)).await.is_err() {
+            tracing::warn!("the mirror was too slow for a last save");
+        }
+    }
+
+    /// Saves every stream that has changed, unless another indexer has taken the turn. `turn`: how long others leave it;
+    /// zero: whoever has it.
+    pub async fn round(&mut self, turn: Duration) {
+        match self.try_round(turn).await {
+            Ok(true) => {
+                self.metrics.reachable.set(1);
+                self.metrics.foreign_secret.set(0);
+                if self.tell(Told::Saving) {
+                    tracing::info!("saving to the mirror");
+                }
+            }
+            Ok(false) => {
+                self.metrics.reachable.set(1);
+                self.metrics.foreign_secret.set(1);
+                if self.tell(Told::Foreign) {
+                    tracing::warn!(
+                        "the mirror was begun by an indexer with other block keys while this one could not reach it: \
+                         this one does not save, until it is restarted"
+                    );
+                }
+            }
+            Err(error) => {
+                self.metrics.reachable.set(0);
+                self.metrics.count_saved("failed");
+                if self.tell(Told::Failing) {
+                    tracing::warn!(%error, "the mirror does not take images; requests are not affected");
+                }
+            }
+        }
+    }
+
+    /// `false`: the store's secret is another one.
+    async fn try_round(&mut self, turn: Duration) -> Result<bool, StoreError> {
+        if self.store.agree(self.secret).await? != self.secret {
+            return Ok(false);
+        }
+        let streams = self.ingest.status();
+        self.seen.retain(|id, _| streams.iter().any(|stream| stream.id == *id));
+        for stream in streams {
+            self.save(stream, turn).await?;
+        }
+        Ok(true)
+    }
+
+    async fn save(&mut self, stream: StreamStatus, turn: Duration) -> Result<(), StoreError> {
+        let Some(last) = stream.last_seq.filter(|_| stream.trust == Trust::Live) else { return Ok(()) };
+        if self.seen.get(&stream.id) == Some(&last) {
+            return Ok(());
+        }
+        let name = StreamName { endpoint: stream.endpoint, rank: stream.rank };
+        if !turn.is_zero() && !self.store.take_turn(&name, turn).await? {
+            self.metrics.count_saved("elsewhere");
+            return Ok(());
+        }
+        let Some(taken) = self.ingest.image(stream.id).await else { return Ok(()) };
+        let (seq, secret, named) = (taken.seq, self.secret, name.clone());
+        let encoded = tokio::task::spawn_blocking(move || format::encode(&named, taken, secret)).await;
+        let Ok(image) = encoded else { return Ok(()) };
+        let bytes = image.len() as u64;
+        self.store.save(&name, Bytes::from(image)).await?;
+        self.seen.insert(stream.id, seq);
+        self.metrics.count_saved("saved");
+        self.metrics.saved_bytes.inc_by(bytes);
+        Ok(())
+    }
+
+    /// Whether this is news.
+    fn tell(&mut self, state: Told) -> bool {
+        std::mem::replace(&mut self.state, state) != state
+    }
+}
