@@ -19,6 +19,7 @@ mod malformed;
 #[cfg(test)]
 mod many_indexers;
 #[cfg(test)]
+mod mirror;
 mod models;
 #[cfg(test)]
 mod pass_through;

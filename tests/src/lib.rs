@@ -31,5 +31,6 @@ pub mod ports;
 pub mod process;
 pub mod prompts;
 pub mod recorder;
+pub mod redis;
 pub mod scripted;
 pub mod stack;

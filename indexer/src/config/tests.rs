@@ -20,6 +20,7 @@ endpoints:
 scrape: { interval_ms: 250 }
 leases: { reservation_ms: 1000, speculative_ms: 2000 }
 peers: ["10.0.0.9:50051", "indexer-1.local:50061"]
+mirror: { redis: "[::1]:6379", database: 2, username: warmpath, password_file: /run/secrets/redis, prefix: blue, interval_ms: 5000, expiry_ms: 60000, timeout_ms: 250 }
 log: { format: text, level: "info,warmpath_indexer=debug" }
 "#;
 
@@ -49,6 +50,9 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
     assert_eq!(config.endpoints.dns[0].replay_port, None);
     assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
+    let mirror = config.mirror.as_ref().unwrap();
+    assert_eq!((mirror.redis.host(), mirror.redis.port(), mirror.database), ("::1", 6379, 2));
+    assert_eq!((mirror.prefix.as_str(), mirror.interval_ms, mirror.timeout_ms), ("blue", 5000, 250));
     assert_eq!(config.log.format, LogFormat::Text);
     assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config, "what is printed reads back");
 }
@@ -59,6 +63,20 @@ fn an_empty_file_is_the_defaults() {
     assert_eq!(config.listen.grpc.to_string(), defaults::GRPC);
     assert_eq!(config.policy.policy(), Policy::by_name("cost").unwrap());
     assert_eq!(config.leases.reservation_ms, defaults::RESERVATION_MS);
+    assert_eq!(config.mirror, None);
+    let mirror = Config::parse("mirror: { redis: \"r:1\" }").unwrap().mirror.unwrap();
+    assert_eq!(
+        (mirror.prefix.as_str(), mirror.expiry_ms),
+        (defaults::MIRROR_PREFIX, defaults::MIRROR_EXPIRY_MS)
+    );
+}
+
+#[test]
+fn a_mirror_is_one_redis_with_a_name_of_its_own() {
+    assert_eq!(problems("mirror: { prefix: blue }"), ["mirror.redis"]);
+    assert_eq!(problems("mirror: { redis: \"redis://:secret@h:1\" }"), ["mirror.redis"]);
+    let text = "mirror: { redis: \"h:1\", username: u, prefix: \"{a}\", interval_ms: 900, expiry_ms: 1000 }";
+    assert_eq!(problems(text), ["mirror.username", "mirror.prefix", "mirror.expiry_ms"]);
 }
 
 #[test]

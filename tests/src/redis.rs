@@ -1,0 +1,56 @@
+//! A real Redis that keeps nothing on disk.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::eventually::{Look, eventually, seen_if};
+use crate::ports::Port;
+use crate::process::Process;
+
+/// A running Redis. Restarted, it keeps its port and nothing else.
+#[derive(Debug)]
+pub struct Redis {
+    port: Port,
+    process: Process,
+    dir: PathBuf,
+}
+
+impl Redis {
+    /// Starts one and waits until it listens. `dir`: for its log.
+    pub async fn start(port: Port, dir: &Path) -> Result<Self> {
+        let process = launch(&port, dir)?;
+        let mut redis = Self { port, process, dir: dir.to_owned() };
+        redis.wait_until_it_listens().await?;
+        Ok(redis)
+    }
+
+    /// Starts it again after it was killed, empty.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.process = launch(&self.port, &self.dir)?;
+        self.wait_until_it_listens().await
+    }
+
+    async fn wait_until_it_listens(&mut self) -> Result<()> {
+        eventually("Redis listens", async || {
+            if !self.process.is_running() {
+                return Ok(Look::Never(format!("Redis ended: {}", self.process.log())));
+            }
+            let connected = TcpStream::connect(("127.0.0.1", self.port.number()));
+            seen_if(connected.is_ok(), format!("{connected:?}"))
+        })
+        .await
+    }
+
+    /// The process, to freeze, thaw or kill.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+fn launch(port: &Port, dir: &Path) -> Result<Process> {
+    let port = port.number().to_string();
+    let args = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
+    Process::start("redis", Path::new("redis-server"), args, dir)
+}
