@@ -28,6 +28,7 @@ mod chains;
 mod groups;
 mod hits;
 mod hold;
+mod holders;
 mod namespace;
 mod place;
 mod references;

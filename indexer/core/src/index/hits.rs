@@ -15,8 +15,10 @@ use super::hold::Hold;
 use super::place::Slot;
 use super::streams::{Reading, Streams};
 
+mod list;
 mod slower;
 
+use list::List;
 use slower::SlowerWalk;
 
 /// What one stream holds of a prompt.
@@ -32,7 +34,7 @@ pub struct Hit {
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
     /// Sorted by stream.
-    found: Vec<Hit>,
+    found: List,
     /// How far the prefix goes on if slower media count as well, for the few streams that have any; sorted by stream.
     with_slower: Vec<Hit>,
     /// Streams that hold the first chain and something of the second; sorted by slot. Of those with several groups too,
@@ -48,6 +50,8 @@ pub struct Hits {
 #[derive(Clone, Copy, Debug)]
 struct Deep {
     slot: Slot,
+    /// Where it stands among the holders of the first chain.
+    at: usize,
     /// Leading blocks.
     blocks: u32,
     /// It has held every block so far.
@@ -74,13 +78,13 @@ impl Hits {
     /// Streams that hold something, sorted.
     #[must_use]
     pub fn as_slice(&self) -> &[Hit] {
-        &self.found
+        self.found.as_slice()
     }
 
     /// Tokens that `stream` holds in its main pool.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        tokens_of(&self.found, stream)
+        tokens_of(self.as_slice(), stream)
     }
 
     /// Tokens that `stream` holds if slower media count as well: at least those of its main pool. An engine may need more
@@ -126,14 +130,17 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
             go_on_grouped(streams, layout, chain, more, grouped, found);
             rest = behind;
         }
-        list(streams, layout, first.holds(), blocks, deep, found);
+        if streams.are_even() {
+            list_all(streams, layout, first.holds(), blocks, deep, found);
+        } else {
+            list_some(streams, layout, first.holds(), blocks, deep, found);
+        }
         for walk in &*grouped {
             walk.end(streams, layout, found);
         }
     }
-    // Sorted already where names rise with slots, which is so until an endpoint leaves and another one comes.
-    if !found.is_sorted_by_key(|hit| hit.stream) {
-        found.sort_unstable_by_key(|hit| hit.stream);
+    if streams.are_shuffled() || streams.has_grouped() || keys.layouts() > 1 {
+        found.as_mut_slice().sort_unstable_by_key(|hit| hit.stream);
     }
     if !streams.with_slower().is_empty() {
         slower::find(chains, streams, keys, walks, with_slower);
@@ -159,18 +166,19 @@ fn next<'a, 'p>(chains: &'a Chains, rest: &'p [BlockKey]) -> Option<(&'a Chain, 
 }
 
 /// From the first chain into the second: who holds all `blocks` of the first, and something of the `more` of the second.
-fn enter(first: &[(Slot, Hold)], blocks: u32, second: &[(Slot, Hold)], more: u32, deep: &mut Vec<Deep>) {
+fn enter(first: &[Hold], blocks: u32, second: &[Hold], more: u32, deep: &mut Vec<Deep>) {
     let mut seeker = Seeker(first);
-    for (slot, hold) in second {
-        if seeker.seek(*slot).is_some_and(|before| before.reach(blocks) == blocks) {
+    for hold in second {
+        if seeker.seek(hold.slot).is_some_and(|before| before.reach(blocks) == blocks) {
+            let at = first.len() - seeker.0.len();
             let reach = hold.reach(more);
-            deep.push(Deep { slot: *slot, blocks: blocks + reach, goes_on: reach == more });
+            deep.push(Deep { slot: hold.slot, at, blocks: blocks + reach, goes_on: reach == more });
         }
     }
 }
 
 /// From a later chain into the next one.
-fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
+fn go_on(holds: &[Hold], more: u32, deep: &mut [Deep]) {
     let mut seeker = Seeker(holds);
     for deep in deep.iter_mut().filter(|deep| deep.goes_on) {
         let reach = seeker.seek(deep.slot).map_or(0, |hold| hold.reach(more));
@@ -179,36 +187,53 @@ fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
     }
 }
 
-/// Lists the streams with one group, all of which hold something of the first chain. A function of its own, so that
-/// what its loop works with stays in registers.
+/// Lists the streams that hold the first chain where all streams are read alike, so that nothing is asked of any of them:
+/// hundreds may hold it. A function of its own, so that what its loop works with stays in registers.
 #[inline(never)]
-fn list(
+fn list_all(streams: &Streams, layout: Layout, first: &[Hold], blocks: u32, deep: &[Deep], found: &mut List) {
+    let size = layout.size();
+    let places = found.take(first.len());
+    let mut least = u32::MAX;
+    for (place, hold) in places.iter_mut().zip(first) {
+        let reach = hold.reach(blocks);
+        least = least.min(reach);
+        *place = Hit { stream: streams.name(hold.slot), tokens: reach.saturating_mul(size) };
+    }
+    for deep in deep {
+        if let Some(place) = places.get_mut(deep.at) {
+            place.tokens = deep.blocks.saturating_mul(size);
+        }
+    }
+    if least == 0 {
+        found.drop_empty(first.len());
+    }
+}
+
+/// The same where it must be asked of each stream how it is read. Those with several groups are listed elsewhere.
+#[inline(never)]
+fn list_some(
     streams: &Streams,
     layout: Layout,
-    first: &[(Slot, Hold)],
+    first: &[Hold],
     blocks: u32,
     mut deep: &[Deep],
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
-    // Filled in place and cut: a vector that is pushed to keeps its length in memory, so that each push waits for the
-    // one before.
     let begin = found.len();
-    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0 });
     let mut count = 0;
     let dropped = blocks_dropped(layout);
     let size = layout.size();
-    let (_, places) = found.split_at_mut(begin);
-    let mut places = places.iter_mut();
-    for (slot, hold) in first {
+    let mut places = found.take(first.len()).iter_mut();
+    for hold in first {
         let mut reach = hold.reach(blocks);
         if let [next, behind @ ..] = deep
-            && next.slot == *slot
+            && next.slot == hold.slot
         {
             deep = behind;
             reach = next.blocks;
         }
         if reach > dropped
-            && let Some(stream) = streams.plain(*slot, layout)
+            && let Some(stream) = streams.plain(hold.slot, layout)
             && let Some(place) = places.next()
         {
             *place = Hit { stream, tokens: (reach - dropped).saturating_mul(size) };
@@ -226,13 +251,14 @@ fn begin_grouped(
     first: &Chain,
     blocks: u32,
     grouped: &mut Vec<GroupedWalk>,
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
-    for (slot, hold) in first.holds() {
-        let reading = streams.get(*slot).and_then(|stream| stream.reading(layout));
+    for hold in first.holds() {
+        let slot = hold.slot;
+        let reading = streams.get(slot).and_then(|stream| stream.reading(layout));
         if let Some(Reading::Grouped { full, windows }) = reading {
             let runs = WindowBlocks::default();
-            let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
+            let mut walk = GroupedWalk { slot, full, windows, runs, depth: 0, hit: 0 };
             if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, layout, found) }
         }
     }
@@ -245,7 +271,7 @@ fn go_on_grouped(
     chain: &Chain,
     more: u32,
     grouped: &mut Vec<GroupedWalk>,
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
     let mut seeker = Seeker(chain.holds());
     grouped.retain_mut(|walk| {
@@ -258,7 +284,7 @@ fn go_on_grouped(
 }
 
 /// Finds holds by rising slots.
-struct Seeker<'a>(&'a [(Slot, Hold)]);
+struct Seeker<'a>(&'a [Hold]);
 
 // === impl Seeker ===
 
@@ -267,14 +293,14 @@ impl<'a> Seeker<'a> {
     /// and the next one at once.
     fn seek(&mut self, slot: Slot) -> Option<&'a Hold> {
         let mut end = 1;
-        while self.0.get(end - 1).is_some_and(|(holder, _)| *holder < slot) {
+        while self.0.get(end - 1).is_some_and(|hold| hold.slot < slot) {
             end *= 2;
         }
         let begin = end / 2;
         let near = self.0.get(begin..end.min(self.0.len())).unwrap_or_default();
-        let at = begin + near.partition_point(|(holder, _)| *holder < slot);
+        let at = begin + near.partition_point(|hold| hold.slot < slot);
         self.0 = self.0.get(at..).unwrap_or_default();
-        self.0.first().filter(|(holder, _)| *holder == slot).map(|(_, hold)| hold)
+        self.0.first().filter(|hold| hold.slot == slot)
     }
 }
 
@@ -297,7 +323,7 @@ impl GroupedWalk {
     }
 
     /// Lists the longest hit, if there is one.
-    fn end(&self, streams: &Streams, layout: Layout, found: &mut Vec<Hit>) {
+    fn end(&self, streams: &Streams, layout: Layout, found: &mut List) {
         let tokens = usable_tokens(layout, self.hit);
         if tokens > 0
             && let Some(stream) = streams.get(self.slot)

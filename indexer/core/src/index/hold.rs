@@ -7,10 +7,13 @@
 use crate::stream::Millis;
 
 use super::groups::GroupMask;
+use super::place::Slot;
 
 /// Offsets count blocks from the beginning of the chain.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
+    /// Whose it is. Here and not beside it, for a pair of both would take half as much again.
+    pub(super) slot: Slot,
     /// Leading blocks that group slot 0 has.
     solid: u32,
     /// `None`: nothing else.
@@ -44,6 +47,11 @@ struct Bits(Vec<u64>);
 // === impl Hold ===
 
 impl Hold {
+    /// Of nothing yet.
+    pub(super) fn new(slot: Slot) -> Self {
+        Self { slot, ..Self::default() }
+    }
+
     /// Group slots that have the block, by events.
     pub(super) fn stored(&self, at: u32) -> GroupMask {
         let first = at < self.solid || self.rest.as_ref().is_some_and(|rest| rest.scattered.has(at));

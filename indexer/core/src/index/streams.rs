@@ -19,9 +19,15 @@ pub(super) struct Streams {
     slots: Vec<Seat>,
     /// Beside each slot: what a lookup needs of its stream.
     cards: Vec<Card>,
+    /// Their names by themselves.
+    names: Vec<StreamId>,
     by_id: HashMap<StreamId, Slot>,
     /// Streams that are read block by block.
     grouped: usize,
+    /// Slots with a card that is not [even](Card::is_even).
+    uneven: usize,
+    /// Names do not rise with slots, for an endpoint has left and another one come.
+    is_shuffled: bool,
     /// Slots of the streams that have told of slower media.
     slower: Vec<Slot>,
 }
@@ -32,6 +38,9 @@ pub(super) struct Streams {
 struct Card {
     id: StreamId,
     is_grouped: bool,
+    /// Whatever is held in this slot counts, in any lookup that meets it: blocks of several sizes never meet, and a stream
+    /// without a layout holds nothing.
+    is_even: bool,
     /// Of a stream whose holds are read at once.
     plain: Option<Layout>,
 }
@@ -167,14 +176,39 @@ impl Streams {
 
     /// To be called after anything changed that [`StreamBlocks::reading`] goes by.
     pub(super) fn note(&mut self, slot: Slot) {
-        let new = self.get(slot).map_or(Card::NONE, Card::of);
+        let new = self.slots.get(slot.index()).map_or(Card::FREE, Card::of);
         if self.cards.len() <= slot.index() {
-            self.cards.resize(slot.index() + 1, Card::NONE);
+            self.cards.resize(slot.index() + 1, Card::FREE);
+            self.names.resize(slot.index() + 1, Card::FREE.id);
         }
-        if let Some(card) = self.cards.get_mut(slot.index()) {
-            self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
-            *card = new;
+        let (Some(card), Some(name)) = (self.cards.get_mut(slot.index()), self.names.get_mut(slot.index()))
+        else {
+            return;
+        };
+        self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
+        self.uneven = self.uneven + usize::from(!new.is_even) - usize::from(!card.is_even);
+        let is_other = card.id != new.id;
+        (*card, *name) = (new, new.id);
+        if is_other {
+            self.is_shuffled = !self.iter().is_sorted_by_key(|stream| stream.id);
         }
+    }
+
+    /// Lookups list every stream that has a hold in its slot, with the leading blocks of that.
+    #[inline]
+    pub(super) fn are_even(&self) -> bool {
+        self.uneven == 0
+    }
+
+    /// Streams sorted by slot are not sorted by name.
+    pub(super) fn are_shuffled(&self) -> bool {
+        self.is_shuffled
+    }
+
+    /// The name of the stream with this slot.
+    #[inline]
+    pub(super) fn name(&self, slot: Slot) -> StreamId {
+        self.names.get(slot.index()).copied().unwrap_or(Card::FREE.id)
     }
 
     /// The stream's name, if its holds are read at once by lookups for this layout.
@@ -190,23 +224,33 @@ impl Streams {
 
     /// Whether nothing that lookups go by changed without being noted.
     pub(super) fn is_noted(&self) -> bool {
-        let cards = self.slots.iter().map(|seat| seat.stream().map_or(Card::NONE, Card::of));
-        let grouped = self.cards.iter().filter(|card| card.is_grouped).count();
-        cards.eq(self.cards.iter().copied()) && grouped == self.grouped
+        let count = |is: fn(&&Card) -> bool| self.cards.iter().filter(is).count();
+        self.slots.iter().map(Card::of).eq(self.cards.iter().copied())
+            && self.cards.iter().map(|card| card.id).eq(self.names.iter().copied())
+            && (count(|card| card.is_grouped), count(|card| !card.is_even)) == (self.grouped, self.uneven)
+            && self.is_shuffled != self.iter().is_sorted_by_key(|stream| stream.id)
     }
 }
 
 // === impl Card ===
 
 impl Card {
-    const NONE: Self = Self { id: StreamId(0), is_grouped: false, plain: None };
+    const FREE: Self = Self { id: StreamId(0), is_grouped: false, is_even: true, plain: None };
 
-    fn of(stream: &StreamBlocks) -> Self {
-        let reading = stream.layout.and_then(|layout| stream.reading(layout));
+    fn of(seat: &Seat) -> Self {
+        let stream = match seat {
+            Seat::Free => return Self::FREE,
+            Seat::Slower => return Self { is_even: false, ..Self::FREE },
+            Seat::Stream(stream) => stream,
+        };
+        let Some(layout) = stream.layout else { return Self { id: stream.id, ..Self::FREE } };
+        let reading = stream.reading(layout);
+        let is_plain = reading == Some(Reading::Plain);
         Self {
             id: stream.id,
             is_grouped: matches!(reading, Some(Reading::Grouped { .. })),
-            plain: stream.layout.filter(|_| matches!(reading, Some(Reading::Plain))),
+            is_even: is_plain && layout.ahead() == 0,
+            plain: is_plain.then_some(layout),
         }
     }
 }
