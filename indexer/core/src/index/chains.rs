@@ -97,6 +97,13 @@ impl Chains {
         self.heads.get(&key).map(|chain| Place { chain: *chain, at: 0 })
     }
 
+    /// Brings what is known of these keys into the cache, all at once, so that who holds the lock for writing does not
+    /// wait for it.
+    pub(super) fn fetch(&self, keys: &[BlockKey]) {
+        let known = keys.iter().filter(|key| self.heads.contains_key(*key)).count();
+        std::hint::black_box(known);
+    }
+
     /// Gives the block a place where [`find`](Self::find) found none. `more`: how many blocks will follow it.
     pub(super) fn place(&mut self, after: Option<Place>, key: BlockKey, more: usize) -> Place {
         self.keys += 1;
@@ -184,19 +191,8 @@ impl Chains {
         Some(result)
     }
 
-    /// Forgets what the stream holds of these chains. One may come more than once.
-    pub(super) fn drop_holds(&mut self, chains: impl Iterator<Item = ChainId>, slot: Slot) {
-        let mut dropped = None;
-        for chain in chains {
-            if dropped != Some(chain) {
-                self.drop_hold(chain, slot);
-                dropped = Some(chain);
-            }
-        }
-    }
-
     /// Forgets what the stream holds of the chain.
-    fn drop_hold(&mut self, id: ChainId, slot: Slot) {
+    pub(super) fn drop_hold(&mut self, id: ChainId, slot: Slot) {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
         if chain.holders.remove(slot) {
             self.trim(id);

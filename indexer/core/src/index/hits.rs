@@ -9,11 +9,11 @@ use crate::key::BlockKey;
 use crate::prompt_keys::{Layout, PromptKeys};
 use crate::stream::StreamId;
 
+use super::cards::{Cards, Reading};
 use super::chains::{Chain, Chains};
 use super::groups::{GroupMask, WindowBlocks};
 use super::hold::Hold;
 use super::place::Slot;
-use super::streams::{Reading, Streams};
 
 mod list;
 mod slower;
@@ -107,7 +107,7 @@ fn tokens_of(hits: &[Hit], stream: StreamId) -> u32 {
     at.and_then(|at| hits.get(at)).map_or(0, |hit| hit.tokens)
 }
 
-pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
+pub(super) fn find(chains: &Chains, cards: &Cards, keys: &PromptKeys, out: &mut Hits) {
     let Hits { found, with_slower, deep, grouped, walks } = out;
     found.clear();
     with_slower.clear();
@@ -115,35 +115,35 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
         deep.clear();
         grouped.clear();
         let Some((first, blocks, mut rest)) = next(chains, prompt) else { continue };
-        if streams.has_grouped() {
-            begin_grouped(streams, layout, first, blocks, grouped, found);
+        if cards.has_grouped() {
+            begin_grouped(cards, layout, first, blocks, grouped, found);
         }
         if let Some((second, more, behind)) = next(chains, rest) {
             enter(first.holds(), blocks, second.holds(), more, deep);
-            go_on_grouped(streams, layout, second, more, grouped, found);
+            go_on_grouped(cards, layout, second, more, grouped, found);
             rest = behind;
         }
         while (!grouped.is_empty() || deep.iter().any(|deep| deep.goes_on))
             && let Some((chain, more, behind)) = next(chains, rest)
         {
             go_on(chain.holds(), more, deep);
-            go_on_grouped(streams, layout, chain, more, grouped, found);
+            go_on_grouped(cards, layout, chain, more, grouped, found);
             rest = behind;
         }
-        if streams.are_even() {
-            list_all(streams, layout, first.holds(), blocks, deep, found);
+        if cards.are_even() {
+            list_all(cards, layout, first.holds(), blocks, deep, found);
         } else {
-            list_some(streams, layout, first.holds(), blocks, deep, found);
+            list_some(cards, layout, first.holds(), blocks, deep, found);
         }
         for walk in &*grouped {
-            walk.end(streams, layout, found);
+            walk.end(cards, layout, found);
         }
     }
-    if streams.are_shuffled() || streams.has_grouped() || keys.layouts() > 1 {
+    if cards.are_shuffled() || cards.has_grouped() || keys.layouts() > 1 {
         found.as_mut_slice().sort_unstable_by_key(|hit| hit.stream);
     }
-    if !streams.with_slower().is_empty() {
-        slower::find(chains, streams, keys, walks, with_slower);
+    if !cards.with_slower().is_empty() {
+        slower::find(chains, cards, keys, walks, with_slower);
     }
 }
 
@@ -190,21 +190,25 @@ fn go_on(holds: &[Hold], more: u32, deep: &mut [Deep]) {
 /// Lists the streams that hold the first chain where all streams are read alike, so that nothing is asked of any of them:
 /// hundreds may hold it. A function of its own, so that what its loop works with stays in registers.
 #[inline(never)]
-fn list_all(streams: &Streams, layout: Layout, first: &[Hold], blocks: u32, deep: &[Deep], found: &mut List) {
+fn list_all(cards: &Cards, layout: Layout, first: &[Hold], blocks: u32, deep: &[Deep], found: &mut List) {
     let size = layout.size();
+    let names = cards.names();
     let places = found.take(first.len());
-    let mut least = u32::MAX;
+    let mut may_be_empty = false;
     for (place, hold) in places.iter_mut().zip(first) {
-        let reach = hold.reach(blocks);
-        least = least.min(reach);
-        *place = Hit { stream: streams.name(hold.slot), tokens: reach.saturating_mul(size) };
+        let reach = hold.solid_reach(blocks).unwrap_or_else(|| {
+            may_be_empty = true;
+            hold.reach(blocks)
+        });
+        // No product is above the number of the prompt's tokens.
+        *place = Hit { stream: names.of(hold.slot), tokens: reach.wrapping_mul(size) };
     }
     for deep in deep {
         if let Some(place) = places.get_mut(deep.at) {
-            place.tokens = deep.blocks.saturating_mul(size);
+            place.tokens = deep.blocks.wrapping_mul(size);
         }
     }
-    if least == 0 {
+    if may_be_empty {
         found.drop_empty(first.len());
     }
 }
@@ -212,7 +216,7 @@ fn list_all(streams: &Streams, layout: Layout, first: &[Hold], blocks: u32, deep
 /// The same where it must be asked of each stream how it is read. Those with several groups are listed elsewhere.
 #[inline(never)]
 fn list_some(
-    streams: &Streams,
+    cards: &Cards,
     layout: Layout,
     first: &[Hold],
     blocks: u32,
@@ -233,7 +237,7 @@ fn list_some(
             reach = next.blocks;
         }
         if reach > dropped
-            && let Some(stream) = streams.plain(hold.slot, layout)
+            && let Some(stream) = cards.plain(hold.slot, layout)
             && let Some(place) = places.next()
         {
             *place = Hit { stream, tokens: (reach - dropped).saturating_mul(size) };
@@ -246,7 +250,7 @@ fn list_some(
 /// The first chain, for streams with several groups: whoever holds something of it is looked at.
 #[cold]
 fn begin_grouped(
-    streams: &Streams,
+    cards: &Cards,
     layout: Layout,
     first: &Chain,
     blocks: u32,
@@ -255,18 +259,18 @@ fn begin_grouped(
 ) {
     for hold in first.holds() {
         let slot = hold.slot;
-        let reading = streams.get(slot).and_then(|stream| stream.reading(layout));
+        let reading = cards.stream(slot).and_then(|stream| stream.reading(layout));
         if let Some(Reading::Grouped { full, windows }) = reading {
             let runs = WindowBlocks::default();
             let mut walk = GroupedWalk { slot, full, windows, runs, depth: 0, hit: 0 };
-            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, layout, found) }
+            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(cards, layout, found) }
         }
     }
 }
 
 /// A further chain, for those of them that have held everything before it.
 fn go_on_grouped(
-    streams: &Streams,
+    cards: &Cards,
     layout: Layout,
     chain: &Chain,
     more: u32,
@@ -277,7 +281,7 @@ fn go_on_grouped(
     grouped.retain_mut(|walk| {
         let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, more));
         if !goes_on {
-            walk.end(streams, layout, found);
+            walk.end(cards, layout, found);
         }
         goes_on
     });
@@ -323,10 +327,10 @@ impl GroupedWalk {
     }
 
     /// Lists the longest hit, if there is one.
-    fn end(&self, streams: &Streams, layout: Layout, found: &mut List) {
+    fn end(&self, cards: &Cards, layout: Layout, found: &mut List) {
         let tokens = usable_tokens(layout, self.hit);
         if tokens > 0
-            && let Some(stream) = streams.get(self.slot)
+            && let Some(stream) = cards.stream(self.slot)
         {
             found.push(Hit { stream: stream.id, tokens });
         }

@@ -68,6 +68,12 @@ impl Hold {
         }
     }
 
+    /// The same where that is all there is to know; `None`: ask [`reach`](Self::reach). Never 0.
+    #[inline]
+    pub(super) fn solid_reach(&self, end: u32) -> Option<u32> {
+        self.rest.is_none().then_some(self.solid.min(end))
+    }
+
     /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.
     pub(super) fn reach_from(&self, from: u32, end: u32) -> u32 {
         let at = from.max(self.solid.min(end));

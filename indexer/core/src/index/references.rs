@@ -49,6 +49,19 @@ pub(super) enum Referred {
     Full,
 }
 
+/// The same where the block's place is only known afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// The first copy under this hash, which stands for no place yet: see [`References::set_place`].
+    New,
+    /// One more, of the block at this place.
+    Again(Place),
+    /// There are [`COPIES_MAX`] already.
+    TooMany(Place),
+    /// The hash is new, and there is no room for it.
+    Full,
+}
+
 // === impl References ===
 
 impl References {
@@ -120,6 +133,38 @@ impl References {
                 vacant.insert(Referent::new(place));
                 Referred::Counted(place)
             }
+        }
+    }
+
+    /// Counts a copy under the hash, whatever block it stands for.
+    #[inline]
+    pub(super) fn count(&mut self, hash: EngineHash, has_room: bool) -> Counted {
+        match self.hashes.entry(hash) {
+            Entry::Occupied(mut occupied) => {
+                let place = occupied.get().place();
+                if occupied.get_mut().count() { Counted::Again(place) } else { Counted::TooMany(place) }
+            }
+            Entry::Vacant(_) if !has_room => Counted::Full,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Referent::new(Place::NONE));
+                Counted::New
+            }
+        }
+    }
+
+    /// The place of the block that a hash stands for which is [new](Counted::New).
+    #[inline]
+    pub(super) fn set_place(&mut self, hash: EngineHash, place: Place) {
+        if let Some(referent) = self.hashes.get_mut(&hash) {
+            referent.set_place(place);
+        }
+    }
+
+    /// Counts a copy again that was taken off too early.
+    #[cold]
+    pub(super) fn recount(&mut self, hash: EngineHash, place: Place) {
+        if self.count(hash, true) == Counted::New {
+            self.set_place(hash, place);
         }
     }
 
@@ -208,6 +253,10 @@ impl Referent {
 
     fn place(&self) -> Place {
         Place { chain: ChainId(self.chain), at: self.at_and_copies >> Self::COPIES_BITS }
+    }
+
+    fn set_place(&mut self, place: Place) {
+        *self = Self { at_and_copies: self.copies() | place.at << Self::COPIES_BITS, ..Self::new(place) };
     }
 
     fn copies(self) -> u32 {

@@ -7,7 +7,8 @@ use crate::prompt_keys::Layout;
 use crate::stream::{StreamId, Trust};
 
 use super::aside::Aside;
-use super::groups::{GroupMask, Groups, WindowBlocks};
+use super::cards::{Card, Reading, StreamCard};
+use super::groups::Groups;
 use super::place::{Place, Slot};
 use super::references::References;
 use super::slower::Slower;
@@ -17,32 +18,9 @@ use super::stats::ClearCause;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Seat>,
-    /// Beside each slot: what a lookup needs of its stream.
-    cards: Vec<Card>,
-    /// Their names by themselves.
-    names: Vec<StreamId>,
     by_id: HashMap<StreamId, Slot>,
-    /// Streams that are read block by block.
-    grouped: usize,
-    /// Slots with a card that is not [even](Card::is_even).
-    uneven: usize,
-    /// Names do not rise with slots, for an endpoint has left and another one come.
-    is_shuffled: bool,
     /// Slots of the streams that have told of slower media.
     slower: Vec<Slot>,
-}
-
-/// How lookups read a stream, in few bytes: they ask it of every stream that holds the beginning of a prompt. Kept by
-/// [`Streams::note`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Card {
-    id: StreamId,
-    is_grouped: bool,
-    /// Whatever is held in this slot counts, in any lookup that meets it: blocks of several sizes never meet, and a stream
-    /// without a layout holds nothing.
-    is_even: bool,
-    /// Of a stream whose holds are read at once.
-    plain: Option<Layout>,
 }
 
 /// Who has a slot.
@@ -70,15 +48,6 @@ pub(super) struct StreamBlocks {
     pub(super) aside: Box<Aside>,
     /// What other media hold; `None` until one was told of.
     pub(super) slower: Option<Box<Slower>>,
-}
-
-/// How lookups read a stream's holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// The only group is a full one: a hold's leading blocks are all there is to it.
-    Plain,
-    /// Block by block: these groups must have each of them, and these have the last ones.
-    Grouped { full: GroupMask, windows: WindowBlocks },
 }
 
 // === impl Streams ===
@@ -118,10 +87,11 @@ impl Streams {
         self.get(self.slot(id)?)
     }
 
-    /// Begins a stream that does not exist.
-    pub(super) fn add(&mut self, id: StreamId, model: &str) {
+    /// Begins a stream that does not exist. Returns its slot.
+    pub(super) fn add(&mut self, id: StreamId, model: &str) -> Slot {
         let slot = self.take_seat(Seat::Stream(StreamBlocks::new(id, model)));
         self.by_id.insert(id, slot);
+        slot
     }
 
     /// Ends a stream that holds nothing any more.
@@ -131,15 +101,13 @@ impl Streams {
         }
     }
 
-    /// Makes sure that the stream can hold blocks of slower media.
-    pub(super) fn begin_slower(&mut self, slot: Slot) {
-        if self.get(slot).is_some_and(|stream| stream.slower.is_none()) {
-            let own = self.take_seat(Seat::Slower);
-            self.slower.push(slot);
-            if let Some(stream) = self.get_mut(slot) {
-                stream.slower = Some(Box::new(Slower::new(own)));
-            }
-        }
+    /// Makes sure that the stream can hold blocks of slower media. Returns their slot if they had none.
+    pub(super) fn begin_slower(&mut self, slot: Slot) -> Option<Slot> {
+        self.get(slot).filter(|stream| stream.slower.is_none())?;
+        let own = self.take_seat(Seat::Slower);
+        self.slower.push(slot);
+        self.get_mut(slot)?.slower = Some(Box::new(Slower::new(own)));
+        Some(own)
     }
 
     /// Ends the stream's slower media, which hold nothing any more.
@@ -162,95 +130,21 @@ impl Streams {
             Some(seat) => *seat = taken,
             None => self.slots.push(taken),
         }
-        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
-        self.note(slot);
-        slot
+        Slot(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
     fn leave_seat(&mut self, slot: Slot) {
         if let Some(seat) = self.slots.get_mut(slot.index()) {
             *seat = Seat::Free;
-            self.note(slot);
         }
     }
 
-    /// To be called after anything changed that [`StreamBlocks::reading`] goes by.
-    pub(super) fn note(&mut self, slot: Slot) {
-        let new = self.slots.get(slot.index()).map_or(Card::FREE, Card::of);
-        if self.cards.len() <= slot.index() {
-            self.cards.resize(slot.index() + 1, Card::FREE);
-            self.names.resize(slot.index() + 1, Card::FREE.id);
-        }
-        let (Some(card), Some(name)) = (self.cards.get_mut(slot.index()), self.names.get_mut(slot.index()))
-        else {
-            return;
-        };
-        self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
-        self.uneven = self.uneven + usize::from(!new.is_even) - usize::from(!card.is_even);
-        let is_other = card.id != new.id;
-        (*card, *name) = (new, new.id);
-        if is_other {
-            self.is_shuffled = !self.iter().is_sorted_by_key(|stream| stream.id);
-        }
-    }
-
-    /// Lookups list every stream that has a hold in its slot, with the leading blocks of that.
-    #[inline]
-    pub(super) fn are_even(&self) -> bool {
-        self.uneven == 0
-    }
-
-    /// Streams sorted by slot are not sorted by name.
-    pub(super) fn are_shuffled(&self) -> bool {
-        self.is_shuffled
-    }
-
-    /// The name of the stream with this slot.
-    #[inline]
-    pub(super) fn name(&self, slot: Slot) -> StreamId {
-        self.names.get(slot.index()).copied().unwrap_or(Card::FREE.id)
-    }
-
-    /// The stream's name, if its holds are read at once by lookups for this layout.
-    #[inline]
-    pub(super) fn plain(&self, slot: Slot, layout: Layout) -> Option<StreamId> {
-        self.cards.get(slot.index()).filter(|card| card.plain == Some(layout)).map(|card| card.id)
-    }
-
-    /// Some stream is read block by block.
-    pub(super) fn has_grouped(&self) -> bool {
-        self.grouped > 0
-    }
-
-    /// Whether nothing that lookups go by changed without being noted.
-    pub(super) fn is_noted(&self) -> bool {
-        let count = |is: fn(&&Card) -> bool| self.cards.iter().filter(is).count();
-        self.slots.iter().map(Card::of).eq(self.cards.iter().copied())
-            && self.cards.iter().map(|card| card.id).eq(self.names.iter().copied())
-            && (count(|card| card.is_grouped), count(|card| !card.is_even)) == (self.grouped, self.uneven)
-            && self.is_shuffled != self.iter().is_sorted_by_key(|stream| stream.id)
-    }
-}
-
-// === impl Card ===
-
-impl Card {
-    const FREE: Self = Self { id: StreamId(0), is_grouped: false, is_even: true, plain: None };
-
-    fn of(seat: &Seat) -> Self {
-        let stream = match seat {
-            Seat::Free => return Self::FREE,
-            Seat::Slower => return Self { is_even: false, ..Self::FREE },
-            Seat::Stream(stream) => stream,
-        };
-        let Some(layout) = stream.layout else { return Self { id: stream.id, ..Self::FREE } };
-        let reading = stream.reading(layout);
-        let is_plain = reading == Some(Reading::Plain);
-        Self {
-            id: stream.id,
-            is_grouped: matches!(reading, Some(Reading::Grouped { .. })),
-            is_even: is_plain && layout.ahead() == 0,
-            plain: is_plain.then_some(layout),
+    /// What lookups must know of whoever has the slot now.
+    pub(super) fn card(&self, slot: Slot) -> Card {
+        match self.slots.get(slot.index()) {
+            None | Some(Seat::Free) => Card::Free,
+            Some(Seat::Slower) => Card::Slower,
+            Some(Seat::Stream(stream)) => Card::Stream(stream.card()),
         }
     }
 }
@@ -316,6 +210,11 @@ impl StreamBlocks {
         self.pool.place(hash).or_else(|| self.slower.as_ref()?.pool.place(hash))
     }
 
+    /// Nothing of it waits for its place.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_unplaced() && self.aside.is_empty()
+    }
+
     /// There are hashes that were told of without the place of their block.
     #[inline]
     pub(super) fn has_unplaced(&self) -> bool {
@@ -350,10 +249,19 @@ impl StreamBlocks {
         main || slower
     }
 
-    /// How lookups for this layout read the stream; `None`: they do not.
-    #[inline]
-    pub(super) fn reading(&self, layout: Layout) -> Option<Reading> {
-        let layout = self.layout.filter(|learnt| *learnt == layout)?;
+    fn card(&self) -> StreamCard {
+        let slower = self.slower.as_ref().map(|slower| slower.slot);
+        StreamCard {
+            id: self.id,
+            trust: self.trust,
+            layout: self.layout,
+            reading: self.layout.and_then(|layout| self.reading(layout)),
+            slower,
+        }
+    }
+
+    /// How lookups read the stream, the layout of whose blocks this is; `None`: they do not.
+    fn reading(&self, layout: Layout) -> Option<Reading> {
         if !self.trust.is_scored() {
             return None;
         }
