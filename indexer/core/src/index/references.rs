@@ -10,9 +10,13 @@ use crate::event::EngineHash;
 use super::groups::{GROUPS_MAX, PerGroup};
 use super::place::{ChainId, Place, SHRINK_BELOW};
 
+mod rows;
+
+use rows::Rows;
+
 #[derive(Debug, Default)]
 pub(super) struct References {
-    hashes: HashMap<EngineHash, Referent>,
+    hashes: Rows,
     /// Hashes told of before the place of their blocks was: only the copies per group are known.
     unplaced: HashMap<EngineHash, PerGroup>,
     /// Copies beyond the first of a block in a group. Engines do not merge equal blocks, but rarely have any.
@@ -78,26 +82,26 @@ impl References {
 
     /// The block named by an event before; `None` where it is not known.
     pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
-        self.hashes.get(&hash).map(Referent::place)
+        self.hashes.get(hash).map(Referent::place)
     }
 
     /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
     /// would be waited for by itself, which is most of what an event costs.
     pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let known = hashes.iter().filter(|hash| self.hashes.contains_key(*hash)).count();
-        std::hint::black_box(known);
+        let touched = hashes.iter().fold(0, |sum, hash| self.hashes.touch(*hash) ^ sum);
+        std::hint::black_box(touched);
     }
 
     /// Every engine hash with its copies in all groups, in no order.
     pub(super) fn copies(&self) -> impl Iterator<Item = (EngineHash, u32)> {
-        let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
+        let placed = self.hashes.iter().map(|(hash, referent)| (hash, referent.copies()));
         let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
         placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
     }
 
     /// Chains that the stream's events named; may name one more than once.
     pub(super) fn chains(&self) -> impl Iterator<Item = ChainId> {
-        self.hashes.values().map(|referent| ChainId(referent.chain))
+        self.hashes.iter().map(|(_, referent)| ChainId(referent.chain))
     }
 
     pub(super) fn has_unplaced(&self) -> bool {
@@ -121,16 +125,19 @@ impl References {
         has_room: bool,
         make: impl FnOnce() -> Place,
     ) -> Referred {
-        match self.hashes.entry(hash) {
-            Entry::Occupied(occupied) if Some(occupied.get().place()) != known => Referred::Conflict,
-            Entry::Occupied(mut occupied) => {
-                let place = occupied.get().place();
-                if occupied.get_mut().count() { Referred::Counted(place) } else { Referred::TooMany(place) }
+        match self.hashes.find(hash) {
+            Ok(at) => {
+                let Some(referent) = self.hashes.at_mut(at) else { return Referred::Full };
+                let place = referent.place();
+                if Some(place) != known {
+                    return Referred::Conflict;
+                }
+                if referent.count() { Referred::Counted(place) } else { Referred::TooMany(place) }
             }
-            Entry::Vacant(_) if !has_room => Referred::Full,
-            Entry::Vacant(vacant) => {
+            Err(_) if !has_room => Referred::Full,
+            Err(at) => {
                 let place = known.unwrap_or_else(make);
-                vacant.insert(Referent::new(place));
+                self.hashes.insert(at, hash, Referent::new(place));
                 Referred::Counted(place)
             }
         }
@@ -139,14 +146,15 @@ impl References {
     /// Counts a copy under the hash, whatever block it stands for.
     #[inline]
     pub(super) fn count(&mut self, hash: EngineHash, has_room: bool) -> Counted {
-        match self.hashes.entry(hash) {
-            Entry::Occupied(mut occupied) => {
-                let place = occupied.get().place();
-                if occupied.get_mut().count() { Counted::Again(place) } else { Counted::TooMany(place) }
+        match self.hashes.find(hash) {
+            Ok(at) => {
+                let Some(referent) = self.hashes.at_mut(at) else { return Counted::Full };
+                let place = referent.place();
+                if referent.count() { Counted::Again(place) } else { Counted::TooMany(place) }
             }
-            Entry::Vacant(_) if !has_room => Counted::Full,
-            Entry::Vacant(vacant) => {
-                vacant.insert(Referent::new(Place::NONE));
+            Err(_) if !has_room => Counted::Full,
+            Err(at) => {
+                self.hashes.insert(at, hash, Referent::new(Place::NONE));
                 Counted::New
             }
         }
@@ -155,7 +163,7 @@ impl References {
     /// The place of the block that a hash stands for which is [new](Counted::New).
     #[inline]
     pub(super) fn set_place(&mut self, hash: EngineHash, place: Place) {
-        if let Some(referent) = self.hashes.get_mut(&hash) {
+        if let Some(referent) = self.hashes.get_mut(hash) {
             referent.set_place(place);
         }
     }
@@ -170,11 +178,10 @@ impl References {
 
     /// Takes one copy off the hash, and the hash with its last one. Returns whether that was the last one.
     pub(super) fn unrefer(&mut self, hash: EngineHash) -> bool {
-        let Entry::Occupied(mut occupied) = self.hashes.entry(hash) else { return true };
-        let was_last = occupied.get_mut().uncount();
+        let Ok(at) = self.hashes.find(hash) else { return true };
+        let was_last = self.hashes.at_mut(at).is_none_or(Referent::uncount);
         if was_last {
-            occupied.remove();
-            shrink(&mut self.hashes);
+            self.hashes.remove(at);
         }
         was_last
     }
@@ -246,6 +253,9 @@ fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
 
 impl Referent {
     const COPIES_BITS: u32 = u8::BITS;
+
+    /// Without a copy, so of no hash.
+    const NONE: Self = Self { chain: 0, at_and_copies: 0 };
 
     fn new(place: Place) -> Self {
         Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | 1 }
