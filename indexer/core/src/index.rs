@@ -212,6 +212,7 @@ impl Index {
     /// slower media.
     pub fn clear(&mut self, id: StreamId, cause: ClearCause) {
         let Some(slot) = self.streams.slot(id) else { return };
+        self.streams.note_shown(slot, Card::Emptying);
         let mut shown = self.shown.write();
         let Shown { speculations, chains, cards } = &mut *shown;
         cards.put(slot, Card::Emptying);
@@ -249,9 +250,9 @@ impl Index {
     }
 
     /// Lets lookups know of anything that changed of what they read a stream by.
-    fn note(&self, slot: Slot) {
+    fn note(&mut self, slot: Slot) {
         let card = self.streams.card(slot);
-        if self.shown.read().cards.get(slot) != card {
+        if self.streams.note_shown(slot, card) {
             self.shown.write().cards.put(slot, card);
         }
     }

@@ -12,7 +12,7 @@ use super::place::{ChainId, Place, SHRINK_BELOW};
 
 mod rows;
 
-use rows::Rows;
+use rows::{At, Rows};
 
 #[derive(Debug, Default)]
 pub(super) struct References {
@@ -27,7 +27,7 @@ pub(super) struct References {
 
 /// What an engine hash stands for: the block's place, and the copies counted under this hash in all groups. One word:
 /// there is one of them per held block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Referent {
     chain: u32,
     /// The place in the chain, above; the copies, in the lowest eight bits.
@@ -57,7 +57,7 @@ pub(super) enum Referred {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     /// The first copy under this hash, which stands for no place yet: see [`References::set_place`].
-    New,
+    New(At),
     /// One more, of the block at this place.
     Again(Place),
     /// There are [`COPIES_MAX`] already.
@@ -153,17 +153,16 @@ impl References {
                 if referent.count() { Counted::Again(place) } else { Counted::TooMany(place) }
             }
             Err(_) if !has_room => Counted::Full,
-            Err(at) => {
-                self.hashes.insert(at, hash, Referent::new(Place::NONE));
-                Counted::New
-            }
+            Err(at) => Counted::New(self.hashes.insert(at, hash, Referent::new(Place::NONE))),
         }
     }
 
-    /// The place of the block that a hash stands for which is [new](Counted::New).
+    /// The place of the block that a hash stands for which was [new](Counted::New) there.
     #[inline]
-    pub(super) fn set_place(&mut self, hash: EngineHash, place: Place) {
-        if let Some(referent) = self.hashes.get_mut(hash) {
+    pub(super) fn set_place(&mut self, hash: EngineHash, at: At, place: Place) {
+        if let Some(at) = self.hashes.find_again(hash, at)
+            && let Some(referent) = self.hashes.at_mut(at)
+        {
             referent.set_place(place);
         }
     }
@@ -171,8 +170,8 @@ impl References {
     /// Counts a copy again that was taken off too early.
     #[cold]
     pub(super) fn recount(&mut self, hash: EngineHash, place: Place) {
-        if self.count(hash, true) == Counted::New {
-            self.set_place(hash, place);
+        if let Counted::New(at) = self.count(hash, true) {
+            self.set_place(hash, at, place);
         }
     }
 
@@ -253,9 +252,6 @@ fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
 
 impl Referent {
     const COPIES_BITS: u32 = u8::BITS;
-
-    /// Without a copy, so of no hash.
-    const NONE: Self = Self { chain: 0, at_and_copies: 0 };
 
     fn new(place: Place) -> Self {
         Self { chain: place.chain.0, at_and_copies: place.at << Self::COPIES_BITS | 1 }

@@ -83,7 +83,7 @@ impl Index {
             let mut taken = stream.references();
             for (step, hash) in steps.iter_mut().zip(hashes) {
                 let counted = stream.pool.count(*hash, taken < references_max);
-                taken += usize::from(counted == Counted::New);
+                taken += usize::from(matches!(counted, Counted::New(_)));
                 *step = Step { counted, placed: None };
             }
             let mut shown = self.shown.write();
@@ -97,7 +97,7 @@ impl Index {
                         placed += 1;
                         match step.counted {
                             Counted::TooMany(_) => self.stats.skipped.copies += 1,
-                            Counted::New => stream.pool.set_place(*hash, place),
+                            Counted::New(at) => stream.pool.set_place(*hash, at, place),
                             Counted::Again(_) | Counted::Full => {}
                         }
                         if !matches!(step.counted, Counted::TooMany(_)) {
@@ -113,7 +113,7 @@ impl Index {
                             }
                         }
                     }
-                    None if matches!(step.counted, Counted::New | Counted::Again(_)) => {
+                    None if matches!(step.counted, Counted::New(_) | Counted::Again(_)) => {
                         stream.pool.unrefer(*hash);
                     }
                     None => {}
@@ -195,7 +195,7 @@ fn place_all(
                 return Some(Stop::Conflict);
             }
             Counted::Again(place) | Counted::TooMany(place) => place,
-            Counted::New => match known {
+            Counted::New(_) => match known {
                 Some(place) => place,
                 None if chains.has_room() => chains.place(*after, *key, more),
                 None => return Some(Stop::Full),

@@ -21,6 +21,8 @@ pub(super) struct Streams {
     by_id: HashMap<StreamId, Slot>,
     /// Slots of the streams that have told of slower media.
     slower: Vec<Slot>,
+    /// By slot, as lookups have it.
+    shown: Vec<Card>,
 }
 
 /// Who has a slot.
@@ -137,6 +139,14 @@ impl Streams {
         if let Some(seat) = self.slots.get_mut(slot.index()) {
             *seat = Seat::Free;
         }
+    }
+
+    /// Notes that lookups have this card. Returns whether they had another one.
+    pub(super) fn note_shown(&mut self, slot: Slot, card: Card) -> bool {
+        if self.shown.len() <= slot.index() {
+            self.shown.resize(slot.index() + 1, Card::Free);
+        }
+        self.shown.get_mut(slot.index()).is_some_and(|shown| std::mem::replace(shown, card) != card)
     }
 
     /// What lookups must know of whoever has the slot now.

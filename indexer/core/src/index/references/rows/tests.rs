@@ -16,7 +16,13 @@ fn check(rows: &Rows, model: &HashMap<EngineHash, Referent>) {
     for (hash, referent) in model {
         assert_eq!(rows.get(*hash), Some(referent));
     }
-    assert!(rows.rows.last().is_none_or(Row::is_vacant));
+    assert!(rows.lines.last().is_none_or(|line| line.0.iter().any(Row::is_vacant)));
+    // A hash is looked for up to the first line that is not full.
+    for (at, line) in rows.lines.iter().enumerate() {
+        for row in line.0.iter().filter(|row| !row.is_vacant()) {
+            assert!((rows.home(row.hash)..at).all(|line| rows.is_full(line)));
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,25 +73,22 @@ fn churn_takes_no_memory_and_what_is_left_free_is_bounded() {
     for number in 0..100_000 {
         let at = rows.find(hash(number)).expect_err("new");
         rows.insert(at, hash(number), referent(1));
-        assert!(
-            number < 1_000 || rows.rows.len() as u64 <= (number + 1) * 2,
-            "{number}: {}",
-            rows.rows.len()
-        );
+        let room = rows.lines.len() * WIDTH;
+        assert!(number < 1_000 || room as u64 <= (number + 1) * 2, "{number}: {room}");
     }
-    let before = rows.rows.capacity();
+    let before = rows.lines.capacity();
     for number in 0..1_000_000 {
         let at = rows.find(hash(number)).expect("held");
         rows.remove(at);
         let at = rows.find(hash(number + 100_000)).expect_err("new");
         rows.insert(at, hash(number + 100_000), referent(1));
     }
-    assert_eq!((rows.len(), rows.rows.capacity()), (100_000, before));
+    assert_eq!((rows.len(), rows.lines.capacity()), (100_000, before));
     for number in 1_000_000..1_100_000 {
         let at = rows.find(hash(number)).expect("held");
         rows.remove(at);
     }
-    assert!(rows.rows.capacity() <= HOMES_MIN + BEYOND);
+    assert!(rows.lines.capacity() <= HOMES_MIN + BEYOND);
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn hashes_that_gather_at_the_end_make_a_table_larger_instead_of_running_over_it(
         let [low, high] = halves(u128::from(hash.0 ^ first) * u128::from(second));
         (low ^ high) >> 54 == (1 << 10) - 1
     });
-    let last: Vec<EngineHash> = last.take(3 * BEYOND).collect();
+    let last: Vec<EngineHash> = last.take(3 * BEYOND * WIDTH).collect();
     for hash in last {
         let at = rows.find(hash).expect_err("new");
         rows.insert(at, hash, referent(1));
