@@ -15,6 +15,7 @@ use crate::stream::{Millis, StreamId, Trust};
 use super::cards::Cards;
 use super::chains::Chains;
 use super::hits::{self, Hits};
+use super::place::Place;
 use super::speculation::Speculations;
 
 /// Tries for the lock before a writer queues for it, which would keep further readers out until it had its turn: some
@@ -23,6 +24,9 @@ const WRITE_TRIES: u32 = 256;
 
 /// Most speculations whose end is made at once, readers waiting: a few microseconds.
 const EXPIRED_AT_ONCE: usize = 8;
+
+/// Most blocks that are speculated on at once, readers waiting: a few microseconds.
+const SPECULATED_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Shown {
@@ -45,6 +49,18 @@ pub struct Reader {
     hasher: KeyHasher,
 }
 
+/// A speculation that is being made.
+#[derive(Clone, Copy)]
+struct Speculating<'a> {
+    stream: StreamId,
+    keys: &'a PromptKeys,
+    until: Millis,
+    /// Blocks done.
+    blocks: usize,
+    /// The place of the last of them.
+    after: Option<Place>,
+}
+
 /// What decisions need to know of a stream besides its hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
@@ -61,11 +77,21 @@ impl Shown {
         (0..EXPIRED_AT_ONCE).all(|_| self.speculations.expire_one(now, &mut self.chains))
     }
 
-    /// See [`Reader::speculate`].
-    fn speculate(&mut self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
-        let Some(slot) = self.cards.slot(stream) else { return };
-        let Some(layout) = self.cards.stream(slot).and_then(|stream| stream.layout) else { return };
-        self.speculations.add(slot, keys.of_layout(layout), expires_at, &mut self.chains);
+    /// Takes the next step of a speculation. Returns what is left of it.
+    fn speculate<'a>(&mut self, step: Speculating<'a>) -> Option<Speculating<'a>> {
+        let slot = self.cards.slot(step.stream)?;
+        let layout = self.cards.stream(slot)?.layout?;
+        let keys = step.keys.of_layout(layout);
+        let (done, left) = keys.split_at_checked(step.blocks)?;
+        // What the stream held may have been dropped since the last step, and its places be others' now.
+        if step.after.and_then(|after| self.chains.key(after)) != done.last().copied() {
+            return None;
+        }
+        let (blocks, behind) = left.split_at(left.len().min(SPECULATED_AT_ONCE));
+        let Speculating { after, until, .. } = step;
+        let after = self.speculations.add(slot, after, blocks, behind.len(), until, &mut self.chains)?;
+        let step = Speculating { after: Some(after), blocks: step.blocks + blocks.len(), ..step };
+        (!behind.is_empty()).then_some(step)
     }
 }
 
@@ -126,7 +152,10 @@ impl Reader {
     /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
     /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
     pub fn speculate(&self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
-        self.shown.write().speculate(stream, keys, expires_at);
+        let mut next = Some(Speculating { stream, keys, until: expires_at, blocks: 0, after: None });
+        while let Some(step) = next {
+            next = self.shown.write().speculate(step);
+        }
     }
 
     /// What is known of the stream; `None` where it does not exist.

@@ -56,13 +56,23 @@ impl Speculations {
         self.blocks
     }
 
-    /// Expects those blocks of a prompt that the stream does not hold, as many of them as there is room for.
-    pub(super) fn add(&mut self, slot: Slot, prompt: &[BlockKey], until: Millis, chains: &mut Chains) {
+    /// Expects those of some blocks of a prompt that the stream does not hold, as many of them as there is room for.
+    /// `after`: the place of the block before them. `more`: how many come behind them. Returns the place of the last one;
+    /// `None`: the limit cut it short.
+    pub(super) fn add(
+        &mut self,
+        slot: Slot,
+        after: Option<Place>,
+        blocks: &[BlockKey],
+        more: usize,
+        until: Millis,
+        chains: &mut Chains,
+    ) -> Option<Place> {
         let room = self.blocks_max.saturating_sub(self.blocks);
         let mut speculation = Speculation { slot, chains: Vec::new(), blocks: 0 };
-        let mut after: Option<Place> = None;
+        let (mut after, mut is_cut) = (after, false);
         let mut stretch: Option<(ChainId, u32, u32)> = None;
-        for (position, key) in prompt.iter().enumerate() {
+        for (position, key) in blocks.iter().enumerate() {
             let found = chains.find(after, *key);
             let is_stored = found.is_some_and(|place| {
                 chains.hold(place.chain, slot).is_some_and(|hold| !hold.stored(place.at).is_empty())
@@ -70,11 +80,12 @@ impl Speculations {
             let has_place = found.is_some() || chains.has_room();
             if !is_stored && (speculation.blocks == room || !has_place) {
                 self.counts.cut += 1;
+                is_cut = true;
                 break;
             }
             let place = match found {
                 Some(place) => place,
-                None => chains.place(after, *key, prompt.len() - position - 1),
+                None => chains.place(after, *key, blocks.len() - position - 1 + more),
             };
             after = Some(place);
             stretch = match stretch {
@@ -94,6 +105,7 @@ impl Speculations {
             self.arrivals += 1;
             self.by_expiry.insert((until, self.arrivals), speculation);
         }
+        after.filter(|_| !is_cut)
     }
 
     /// Ends the speculation whose time is over for longest; `false`: there is none.

@@ -11,6 +11,7 @@ mod known;
 mod late;
 mod lookahead;
 mod model;
+mod slices;
 mod slower;
 mod tiers;
 
