@@ -20,7 +20,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use warmpath_core::rank::{Candidate, Policy, Ranked, rank};
-use warmpath_kv::index::StreamStats;
+use warmpath_kv::index::{Reader, StreamState};
 use warmpath_kv::{Hits, Index, Trust};
 
 mod candidates;
@@ -101,7 +101,8 @@ pub struct Decider {
     registry: Arc<Registry>,
     view: Arc<View>,
     engines: watch::Receiver<Arc<Directory>>,
-    index: Arc<RwLock<Index>>,
+    /// Beside the events: their lock is held for whole batches.
+    cached: Reader,
     books: Arc<Mutex<Books>>,
     ids: DecisionIds,
     clock: Clock,
@@ -138,14 +139,16 @@ impl Decider {
     pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
         let Shared { registry, view, engines, index, books, volatile, clock, memo } = shared;
         let ids = DecisionIds::new(books.lock().own());
+        let cached = index.read().reader();
+        let measurer = Measurer { memo, cached: cached.clone(), volatile, metrics: metrics.clone() };
         Self {
-            measurer: Arc::new(Measurer { memo, index: index.clone(), volatile, metrics: metrics.clone() }),
-            recognizer: Recognizer::new(index.clone()),
+            measurer: Arc::new(measurer),
+            recognizer: Recognizer::new(index),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
             registry,
             view,
             engines,
-            index,
+            cached,
             books,
             ids,
             clock,
@@ -285,11 +288,10 @@ impl Decider {
 
     /// A stream of these endpoints whose cache is known, with its block size if it can be: one that has told of
     /// blocks, or one that is live and so is known to hold none.
-    fn known_stream(&self, endpoints: &[&Endpoint]) -> Option<StreamStats> {
-        let index = self.index.read();
+    fn known_stream(&self, endpoints: &[&Endpoint]) -> Option<StreamState> {
         let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
         let mut live = None;
-        for stream in places.filter_map(|place| index.stream_stats(place)).filter(|s| s.trust.is_scored()) {
+        for stream in places.filter_map(|place| self.cached.stream(place)).filter(|s| s.trust.is_scored()) {
             if stream.block_size.is_some() {
                 return Some(stream);
             }
@@ -309,7 +311,7 @@ impl Decider {
         let mut hits = Hits::default();
         if let Some(keys) = keys {
             let begun = Instant::now();
-            self.index.read().hits(keys, &mut hits);
+            self.cached.hits(keys, &mut hits);
             self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
         }
         let slower_media = self.settings.policy.slower_media;
@@ -335,7 +337,7 @@ impl Decider {
             }
             if let Some(keys) = keys {
                 let expires_at = now.plus(self.settings.speculative_ms);
-                self.index.write().speculate(seat.place, keys, expires_at);
+                self.cached.speculate(seat.place, keys, expires_at);
             }
         }
         drop(books);

@@ -5,7 +5,7 @@
 
 /// An engine's own hash of a block, as 64 bits: integers (signed or not) by their bit pattern, digests by their last
 /// eight bytes, big-endian, which is what vLLM itself sends in the integer form. Meaningful only within one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineHash(pub u64);
 
 /// One message of an engine: the changes of one engine step.

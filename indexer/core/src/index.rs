@@ -24,15 +24,19 @@ use crate::stream::{Millis, StreamId, Trust};
 
 mod aside;
 mod attach;
+mod cards;
 mod chains;
 mod groups;
 mod hits;
 mod hold;
+mod holders;
 pub mod image;
 mod namespace;
 mod place;
 mod references;
 mod removed;
+mod shown;
+mod slices;
 mod slower;
 mod speculation;
 mod stats;
@@ -40,11 +44,13 @@ mod stored;
 mod streams;
 
 pub use hits::{Hit, Hits};
+pub use shown::{Reader, StreamState};
 pub use stats::{Admissions, AsideStats, ClearCause, IndexStats, Origin, Removals, Skipped, StreamStats};
 
-use chains::Chains;
-use place::Slot;
-use speculation::Speculations;
+use cards::Card;
+use place::{ChainId, Slot};
+use shown::{SharedShown, Shown};
+use speculation::SpeculationCounts;
 use streams::Streams;
 
 /// Bounds of the index's memory, in its units; [`IndexLimits::bytes`] is what they come to.
@@ -73,6 +79,8 @@ pub struct IndexLimits {
 /// What one reference to a block that no other stream holds takes: its key, its hold and the engine's hash, in tables
 /// that are between half full and full. Measured; a reference to a shared block takes less.
 const REFERENCE_BYTES: usize = 44;
+/// Most chains that a stream's holds are taken from at once, readers waiting: a few microseconds.
+const CHAINS_AT_ONCE: usize = 32;
 const BLOCK_KEY_BYTES: usize = size_of::<BlockKey>();
 
 /// See the module's documentation.
@@ -80,7 +88,9 @@ const BLOCK_KEY_BYTES: usize = size_of::<BlockKey>();
 pub struct Index {
     hasher: KeyHasher,
     limits: IndexLimits,
-    chains: Chains,
+    /// What lookups see.
+    shown: SharedShown,
+    reader: Reader,
     streams: Streams,
     /// Sum of the streams' engine hashes.
     references: usize,
@@ -88,7 +98,6 @@ pub struct Index {
     aside_bytes: usize,
     /// Blocks ever kept aside.
     arrivals: u64,
-    speculations: Speculations,
     /// As last told.
     now: Millis,
     stats: IndexStats,
@@ -131,15 +140,16 @@ impl Default for IndexLimits {
 impl Index {
     #[must_use]
     pub fn new(hasher: KeyHasher, limits: IndexLimits) -> Self {
+        let shown = SharedShown::new(limits.blocks_max(), limits.speculative_max);
         Self {
+            reader: Reader::new(shown.clone(), hasher.clone()),
             hasher,
             limits,
-            chains: Chains::new(limits.blocks_max()),
+            shown,
             streams: Streams::default(),
             references: 0,
             aside_bytes: 0,
             arrivals: 0,
-            speculations: Speculations::default(),
             now: Millis(0),
             stats: IndexStats::default(),
         }
@@ -148,14 +158,23 @@ impl Index {
     /// Begins a stream of an engine that serves `model`. A stream that exists already is emptied.
     pub fn add_stream(&mut self, stream: StreamId, model: &str) {
         self.clear(stream, ClearCause::EndpointGone);
-        self.streams.remove(stream);
-        self.streams.add(stream, model);
+        self.end(stream);
+        let slot = self.streams.add(stream, model);
+        self.note(slot);
     }
 
     /// Forgets a stream. Whatever is applied to it later is ignored.
     pub fn remove_stream(&mut self, stream: StreamId) {
         self.clear(stream, ClearCause::EndpointGone);
-        self.streams.remove(stream);
+        self.end(stream);
+    }
+
+    /// Ends a stream that holds nothing any more.
+    fn end(&mut self, stream: StreamId) {
+        if let Some(slot) = self.streams.slot(stream) {
+            self.streams.remove(stream);
+            self.note(slot);
+        }
     }
 
     /// Notes how far the stream may be believed; streams that may not give no hits.
@@ -164,7 +183,7 @@ impl Index {
         if let Some(stream) = self.streams.get_mut(slot) {
             stream.trust = trust;
         }
-        self.streams.note(slot);
+        self.note(slot);
     }
 
     /// Applies a batch. Returns whether it emptied the cache ([`Event::Cleared`]), after which the index knows the
@@ -186,7 +205,7 @@ impl Index {
                 }
             }
         }
-        self.streams.note(slot);
+        self.note(slot);
         emptied
     }
 
@@ -194,63 +213,85 @@ impl Index {
     /// slower media.
     pub fn clear(&mut self, id: StreamId, cause: ClearCause) {
         let Some(slot) = self.streams.slot(id) else { return };
-        self.stats.removals.expired += self.speculations.drop_stream(slot, &mut self.chains);
+        self.streams.note_shown(slot, Card::Emptying);
+        let mut shown = self.shown.write();
+        let Shown { speculations, chains, cards } = &mut *shown;
+        cards.put(slot, Card::Emptying);
+        speculations.drop_stream(slot, chains);
+        drop(shown);
         if cause != ClearCause::EngineCleared {
             self.clear_slower(slot);
         }
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        self.chains.drop_holds(stream.pool.chains(), slot);
+        drop_holds(&self.shown, stream.pool.chains(), slot);
         self.stats.removals.count_clear(cause, count(stream.pool.blocks));
         self.references = self.references.saturating_sub(stream.pool.len());
         self.aside_bytes = self.aside_bytes.saturating_sub(stream.aside.bytes());
         stream.reset(cause);
-        self.streams.note(slot);
+        self.note(slot);
     }
 
     fn clear_slower(&mut self, slot: Slot) {
         let Some(slower) = self.streams.get_mut(slot).and_then(|stream| stream.slower.as_mut()) else {
             return;
         };
-        self.chains.drop_holds(slower.pool.chains(), slower.slot);
+        let own = slower.slot;
+        drop_holds(&self.shown, slower.pool.chains(), own);
         self.stats.removals.slower += count(slower.pool.blocks);
         self.references = self.references.saturating_sub(slower.pool.len());
         self.streams.end_slower(slot);
+        self.note(own);
     }
 
-    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown.
+    /// Makes sure that the stream can hold blocks of slower media.
+    fn begin_slower(&mut self, slot: Slot) {
+        if let Some(own) = self.streams.begin_slower(slot) {
+            self.note(own);
+        }
+    }
+
+    /// Lets lookups know of anything that changed of what they read a stream by.
+    fn note(&mut self, slot: Slot) {
+        let card = self.streams.card(slot);
+        if self.streams.note_shown(slot, card) {
+            self.shown.write().cards.put(slot, card);
+        }
+    }
+
+    /// For lookups beside the one who applies events.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
+    }
+
+    /// See [`Reader::key_plan`].
     #[must_use]
     pub fn key_plan(&self) -> KeyPlan {
-        let mut layouts: Vec<_> = self.streams.iter().filter_map(|stream| stream.layout).collect();
-        layouts.sort_unstable();
-        layouts.dedup();
-        KeyPlan { hasher: self.hasher.clone(), layouts }
+        self.reader.key_plan()
     }
 
-    /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
-    /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
+    /// See [`Reader::hits`].
     pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
-        debug_assert!(self.streams.is_noted(), "what lookups go by is noted");
-        hits::find(&self.chains, &self.streams, keys, out);
+        debug_assert!(self.is_noted(), "what lookups go by is noted");
+        self.reader.hits(keys, out);
     }
 
-    /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
-    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
+    /// Whether nothing that lookups go by changed without being noted.
+    fn is_noted(&self) -> bool {
+        let shown = self.shown.read();
+        self.streams.all().all(|slot| shown.cards.get(slot) == self.streams.card(slot))
+    }
+
+    /// See [`Reader::speculate`].
     pub fn speculate(&mut self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
-        let Some(slot) = self.streams.slot(stream) else { return };
-        let Some(layout) = self.streams.get(slot).and_then(|stream| stream.layout) else { return };
-        let room = self.limits.speculative_max.saturating_sub(self.speculations.blocks());
-        let begun = self.speculations.add(slot, keys.of_layout(layout), room, expires_at, &mut self.chains);
-        self.stats.admissions.speculative += begun.first;
-        if begun.is_cut {
-            self.stats.skipped.speculative_capacity += 1;
-        }
+        self.reader.speculate(stream, keys, expires_at);
     }
 
     /// Drops what has a time, and its time is over: speculative blocks, and copies in media without removals. Also tells
     /// the index the time, and goes on with what was too much for once, so it should be called every few seconds at least.
     pub fn expire(&mut self, now: Millis) {
         self.now = self.now.max(now);
-        self.stats.removals.expired += self.speculations.expire(now, &mut self.chains);
+        while self.shown.write().expire(now) {}
         self.expire_slower();
         self.resume_attaching_all();
     }
@@ -264,11 +305,16 @@ impl Index {
     /// Sizes and counters since the start.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
+        let shown = self.shown.read();
+        let SpeculationCounts { first, cut, expired } = shown.speculations.counts();
         IndexStats {
-            blocks: self.chains.blocks(),
+            blocks: shown.chains.blocks(),
             references: self.references,
             streams: self.streams.len(),
-            speculative_blocks: self.speculations.blocks(),
+            speculative_blocks: shown.speculations.blocks(),
+            admissions: Admissions { speculative: first, ..self.stats.admissions },
+            removals: Removals { expired, ..self.stats.removals },
+            skipped: Skipped { speculative_capacity: cut, ..self.stats.skipped },
             aside: AsideStats {
                 blocks: self.streams.iter().map(|stream| stream.aside.len()).sum(),
                 bytes: self.aside_bytes,
@@ -295,6 +341,16 @@ impl Index {
             trust: stream.trust,
             has_other_media: stream.has_other_media,
         })
+    }
+}
+
+/// Forgets what is held by `slot` of these chains. One may come more than once.
+fn drop_holds(shown: &SharedShown, chains: impl Iterator<Item = ChainId>, slot: Slot) {
+    let mut dropped = None;
+    let mut others = chains.filter(|chain| dropped.replace(*chain) != Some(*chain)).peekable();
+    while others.peek().is_some() {
+        let mut shown = shown.write();
+        others.by_ref().take(CHAINS_AT_ONCE).for_each(|chain| shown.chains.drop_hold(chain, slot));
     }
 }
 

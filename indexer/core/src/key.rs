@@ -15,7 +15,7 @@ const KIND_ROOT: u32 = 0;
 const KIND_BLOCK: u32 = 1;
 
 /// Key of a block and of everything before it in its namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey(pub u64);
 
 /// What separates chains of equal tokens: two namespaces never share a block.

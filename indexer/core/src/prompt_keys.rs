@@ -229,6 +229,11 @@ impl PromptKeys {
         })
     }
 
+    /// How many layouts there are keys for.
+    pub(crate) fn layouts(&self) -> usize {
+        self.chains.len()
+    }
+
     /// Keys of all whole blocks of this layout.
     pub(crate) fn of_layout(&self, layout: Layout) -> &[BlockKey] {
         self.chains.iter().find(|chain| chain.layout == layout).map_or(&[], |chain| &chain.keys)

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::RwLock;
 use warmpath_core::outcome;
-use warmpath_kv::{Index, Namespace, PromptKeys};
+use warmpath_kv::index::Reader;
+use warmpath_kv::{Namespace, PromptKeys};
 use warmpath_prompt::{
     CompletionRequest, Folded, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest,
     Task, Tenant, TokensRequest, Truncate,
@@ -24,7 +24,7 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Measurer {
     pub(super) memo: Arc<PromptMemo>,
-    pub(super) index: Arc<RwLock<Index>>,
+    pub(super) cached: Reader,
     pub(super) volatile: Arc<VolatileHeads>,
     pub(super) metrics: DecideMetrics,
 }
@@ -103,7 +103,7 @@ impl Measurer {
         let model = job.model.clone();
         let (lora, salt) = (job.adapter.clone(), job.cache_salt.clone());
         let namespace = Namespace { model: &model.name, lora: lora.as_deref(), salt: salt.as_deref() };
-        let fold = KeyFold::new(self.index.read().key_plan(), &namespace);
+        let fold = KeyFold::new(self.cached.key_plan(), &namespace);
         let begun = Instant::now();
         let (folded, ids) = self.fold(&mut job, &fold)?;
         let tokenized = Instant::now();
@@ -198,10 +198,10 @@ mod tests {
         let models = Models::load(&Config::parse(&yaml).unwrap().models).unwrap();
         let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
         let hasher = KeyHasher::new([0; 16]);
-        let index = Arc::new(RwLock::new(Index::new(hasher, IndexLimits::default())));
+        let cached = Index::new(hasher, IndexLimits::default()).reader();
         let volatile = Arc::new(VolatileHeads::new(Clock::start()));
         let memo = Arc::new(PromptMemo::new([0; 16], 1 << 20));
-        let measurer = Measurer { memo, index, volatile, metrics: DecideMetrics::new() };
+        let measurer = Measurer { memo, cached, volatile, metrics: DecideMetrics::new() };
         let job = |messages: &str, give_up_at| Job {
             model: model.clone(),
             adapter: None,

@@ -60,9 +60,10 @@ impl Recognizer {
         Self { index, turns: Arc::new(Semaphore::new(1)) }
     }
 
-    /// A turn for a prompt that any of the endpoints may hold; `None`: nothing waits there, or it is not the time.
+    /// A turn for a prompt that any of the endpoints may hold; `None`: nothing waits there, or it is not the time. A
+    /// decision does not wait for events that are just being applied.
     pub(super) fn turn(&self, endpoints: &[&Endpoint], hasher: NativeHasher) -> Option<Turn> {
-        let index = self.index.read();
+        let index = self.index.try_read()?;
         if !index.has_aside() {
             return None;
         }

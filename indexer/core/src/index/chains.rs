@@ -20,6 +20,7 @@ use crate::stream::Millis;
 
 use super::groups::GroupMask;
 use super::hold::Hold;
+use super::holders::Holders;
 use super::image::{HoldImage, ImageError};
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
@@ -36,13 +37,20 @@ pub(super) struct Chains {
     keys_max: usize,
 }
 
-/// A stretch of blocks, and who holds which of them.
+/// A stretch of blocks, and who holds which of them. In one line of the cache: what a lookup needs of a chain that the
+/// prompt has all of and that one stream holds.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(super) struct Chain {
     keys: Vec<BlockKey>,
-    /// Sorted by stream; none of them empty.
-    holds: Vec<(Slot, Hold)>,
+    holders: Holders,
+    /// Of `keys`; means nothing where there is none.
+    last: BlockKey,
+    /// Where the last chain that parted from this one did: the place to look first.
+    parting: u32,
 }
+
+const _: () = assert!(size_of::<Chain>() == 64);
 
 /// A block key is uniform and secret already: it is its own hash.
 #[derive(Default)]
@@ -94,11 +102,12 @@ impl Chains {
     fn join_one(&mut self, keys: Vec<BlockKey>) -> ChainId {
         let head = keys.first().copied().unwrap_or(BlockKey(0));
         let id = self.heads.get(&head).copied().unwrap_or_else(|| self.unused());
-        if let Some(chain) = self.chains.get_mut(index(id.0))
-            && chain.keys.len() < keys.len()
-        {
-            self.keys += keys.len() - chain.keys.len();
-            chain.keys = keys;
+        if let Some(chain) = self.chains.get_mut(index(id.0)) {
+            let new = keys.get(chain.keys.len()..).unwrap_or_default();
+            self.keys += new.len();
+            for (more, key) in (0..new.len()).rev().zip(new) {
+                chain.push(*key, more);
+            }
         }
         self.heads.insert(head, id);
         id
@@ -116,13 +125,12 @@ impl Chains {
     /// Puts a hold into the chain, which has none of this stream. The blocks held; `None`: it does not fit.
     pub(super) fn restore_hold(&mut self, id: ChainId, image: &HoldImage, slot: Slot) -> Option<usize> {
         let chain = self.chains.get_mut(index(id.0))?;
-        let hold = Hold::restore(image)?;
-        if index(hold.end()) > chain.keys.len() {
+        let hold = Hold::restore(image, slot)?;
+        if index(hold.end()) > chain.keys.len() || chain.holders.get(slot).is_some() {
             return None;
         }
-        let position = chain.position(slot).err()?;
         let blocks = (0..hold.end()).filter(|at| !hold.stored(*at).is_empty()).count();
-        chain.holds.insert(position, (slot, hold));
+        *chain.holders.get_or_insert(slot) = hold;
         Some(blocks)
     }
 
@@ -130,7 +138,7 @@ impl Chains {
     pub(super) fn are_held(&self, ids: &[ChainId]) -> bool {
         ids.iter()
             .filter_map(|id| self.get(*id))
-            .all(|chain| chain.holds.iter().any(|(_, hold)| index(hold.end()) == chain.keys.len()))
+            .all(|chain| chain.holds().iter().any(|hold| index(hold.end()) == chain.keys.len()))
     }
 
     /// Blocks that have a place: all that someone holds or is expected to, and what lies before those in their chains.
@@ -167,22 +175,28 @@ impl Chains {
         self.heads.get(&key).map(|chain| Place { chain: *chain, at: 0 })
     }
 
+    /// Brings what is known of these keys into the cache, all at once, so that who holds the lock for writing does not
+    /// wait for it.
+    pub(super) fn fetch(&self, keys: &[BlockKey]) {
+        let known = keys.iter().filter(|key| self.heads.contains_key(*key)).count();
+        std::hint::black_box(known);
+    }
+
     /// Gives the block a place where [`find`](Self::find) found none. `more`: how many blocks will follow it.
     pub(super) fn place(&mut self, after: Option<Place>, key: BlockKey, more: usize) -> Place {
         self.keys += 1;
         if let Some(after) = after
             && let Some(chain) = self.chains.get_mut(index(after.chain.0))
-            && chain.keys.len() == index(after.at) + 1
-            && after.at < CHAIN_BLOCKS_MAX
         {
-            chain.reserve(more + 1);
-            chain.keys.push(key);
-            return Place { chain: after.chain, at: after.at + 1 };
+            if chain.keys.len() == index(after.at) + 1 && after.at < CHAIN_BLOCKS_MAX {
+                chain.push(key, more);
+                return Place { chain: after.chain, at: after.at + 1 };
+            }
+            chain.parting = after.at + 1;
         }
         let id = self.unused();
         if let Some(chain) = self.chains.get_mut(index(id.0)) {
-            chain.reserve(more + 1);
-            chain.keys.push(key);
+            chain.push(key, more);
         }
         self.heads.insert(key, id);
         Place { chain: id, at: 0 }
@@ -207,7 +221,7 @@ impl Chains {
     #[inline]
     pub(super) fn store(&mut self, place: Place, slot: Slot, group: usize) -> GroupMask {
         let Some(chain) = self.chains.get_mut(index(place.chain.0)) else { return GroupMask::default() };
-        let hold = chain.hold_mut(slot);
+        let hold = chain.holders.get_or_insert(slot);
         let had = hold.stored(place.at);
         if !had.has(group) {
             hold.store(place.at, group);
@@ -231,7 +245,7 @@ impl Chains {
     /// Notes which blocks the stream is expected to hold; see [`Hold::expect`].
     pub(super) fn expect(&mut self, id: ChainId, slot: Slot, blocks: Range<u32>, until: Millis) -> u32 {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return 0 };
-        chain.hold_mut(slot).expect(blocks.start, blocks.end, until)
+        chain.holders.get_or_insert(slot).expect(blocks.start, blocks.end, until)
     }
 
     /// Ends what was expected until then or earlier; see [`Hold::expire`].
@@ -242,13 +256,12 @@ impl Chains {
     /// Changes a hold in a way that adds nothing to it. `None`: there is none.
     fn lessen<T>(&mut self, id: ChainId, slot: Slot, change: impl FnOnce(&mut Hold) -> T) -> Option<T> {
         let chain = self.chains.get_mut(index(id.0))?;
-        let position = chain.position(slot).ok()?;
-        let (_, hold) = chain.holds.get_mut(position)?;
+        let hold = chain.holders.get_mut(slot)?;
         let before = hold.end();
         let result = change(hold);
         let after = hold.end();
         if hold.is_empty() {
-            chain.holds.remove(position);
+            chain.holders.remove(slot);
         }
         if after < before && index(before) == chain.keys.len() {
             self.trim(id);
@@ -256,22 +269,10 @@ impl Chains {
         Some(result)
     }
 
-    /// Forgets what the stream holds of these chains. One may come more than once.
-    pub(super) fn drop_holds(&mut self, chains: impl Iterator<Item = ChainId>, slot: Slot) {
-        let mut dropped = None;
-        for chain in chains {
-            if dropped != Some(chain) {
-                self.drop_hold(chain, slot);
-                dropped = Some(chain);
-            }
-        }
-    }
-
     /// Forgets what the stream holds of the chain.
-    fn drop_hold(&mut self, id: ChainId, slot: Slot) {
+    pub(super) fn drop_hold(&mut self, id: ChainId, slot: Slot) {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
-        if let Ok(position) = chain.position(slot) {
-            chain.holds.remove(position);
+        if chain.holders.remove(slot) {
             self.trim(id);
         }
     }
@@ -281,7 +282,7 @@ impl Chains {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
         let length = chain.keys.len();
         let mut end = 0;
-        for (_, hold) in &chain.holds {
+        for hold in chain.holders.as_slice() {
             end = end.max(index(hold.end()));
             if end >= length {
                 return;
@@ -289,8 +290,7 @@ impl Chains {
         }
         self.keys -= length - end;
         if end > 0 {
-            chain.keys.truncate(end);
-            chain.shrink();
+            chain.truncate(end);
             return;
         }
         if let Some(head) = chain.keys.first()
@@ -323,8 +323,9 @@ impl Chains {
 // === impl Chain ===
 
 impl Chain {
-    pub(super) fn holds(&self) -> &[(Slot, Hold)] {
-        &self.holds
+    #[inline]
+    pub(super) fn holds(&self) -> &[Hold] {
+        self.holders.as_slice()
     }
 
     pub(super) fn keys(&self) -> &[BlockKey] {
@@ -336,40 +337,22 @@ impl Chain {
     }
 
     pub(super) fn hold(&self, slot: Slot) -> Option<&Hold> {
-        let position = self.position(slot).ok()?;
-        self.holds.get(position).map(|(_, hold)| hold)
-    }
-
-    /// What the stream holds, to be added to.
-    #[inline]
-    fn hold_mut(&mut self, slot: Slot) -> &mut Hold {
-        let position = match self.position(slot) {
-            Ok(position) => position,
-            Err(position) => {
-                if self.holds.is_empty() {
-                    // Most chains have one holder only.
-                    self.holds.reserve_exact(1);
-                }
-                self.holds.insert(position, (slot, Hold::default()));
-                position
-            }
-        };
-        #[expect(clippy::indexing_slicing, reason = "found or inserted at this place just above")]
-        &mut self.holds[position].1
-    }
-
-    #[inline]
-    fn position(&self, slot: Slot) -> Result<usize, usize> {
-        self.holds.binary_search_by_key(&slot, |(holder, _)| *holder)
+        self.holders.get(slot)
     }
 
     /// How many of the prompt's blocks are the first ones of this chain.
     #[inline]
     pub(super) fn common(&self, prompt: &[BlockKey]) -> usize {
         let length = self.keys.len().min(prompt.len());
+        let Some(end) = length.checked_sub(1) else { return 0 };
         let same = |at: usize| self.keys.get(at) == prompt.get(at);
-        if length == 0 || same(length - 1) {
+        let has_all = if length == self.keys.len() { prompt.get(end) == Some(&self.last) } else { same(end) };
+        if has_all {
             return length;
+        }
+        let parting = index(self.parting);
+        if (1..length).contains(&parting) && same(parting - 1) && !same(parting) {
+            return parting;
         }
         // Where the keys of one place are equal, so are all before it.
         let (mut equal, mut unequal) = (0, length - 1);
@@ -380,19 +363,23 @@ impl Chain {
         equal
     }
 
-    /// Room for so many more keys. Chains grow by what an event brings, so a vector's doubling would leave half of the
-    /// memory unused.
-    fn reserve(&mut self, more: usize) {
+    /// Adds a key at the end. `more`: how many will follow. Chains grow by what an event brings, so a vector's doubling
+    /// would leave half of the memory unused.
+    fn push(&mut self, key: BlockKey, more: usize) {
         let spare = self.keys.capacity() - self.keys.len();
-        if spare < more {
-            self.keys.reserve_exact(more.max(self.keys.len() / 8));
+        if spare <= more {
+            self.keys.reserve_exact((more + 1).max(self.keys.len() / 8));
         }
+        self.keys.push(key);
+        self.last = key;
     }
 
-    fn shrink(&mut self) {
+    fn truncate(&mut self, length: usize) {
+        self.keys.truncate(length);
         if self.keys.len() < self.keys.capacity() / 2 {
             self.keys.shrink_to_fit();
         }
+        self.last = self.keys.last().copied().unwrap_or_default();
     }
 }
 

@@ -9,14 +9,16 @@ use crate::key::BlockKey;
 use crate::prompt_keys::{Layout, PromptKeys};
 use crate::stream::StreamId;
 
+use super::cards::{Cards, Reading};
 use super::chains::{Chain, Chains};
 use super::groups::{GroupMask, WindowBlocks};
 use super::hold::Hold;
 use super::place::Slot;
-use super::streams::{Reading, Streams};
 
+mod list;
 mod slower;
 
+use list::List;
 use slower::SlowerWalk;
 
 /// What one stream holds of a prompt.
@@ -32,7 +34,7 @@ pub struct Hit {
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
     /// Sorted by stream.
-    found: Vec<Hit>,
+    found: List,
     /// How far the prefix goes on if slower media count as well, for the few streams that have any; sorted by stream.
     with_slower: Vec<Hit>,
     /// Streams that hold the first chain and something of the second; sorted by slot. Of those with several groups too,
@@ -48,6 +50,8 @@ pub struct Hits {
 #[derive(Clone, Copy, Debug)]
 struct Deep {
     slot: Slot,
+    /// Where it stands among the holders of the first chain.
+    at: usize,
     /// Leading blocks.
     blocks: u32,
     /// It has held every block so far.
@@ -74,13 +78,13 @@ impl Hits {
     /// Streams that hold something, sorted.
     #[must_use]
     pub fn as_slice(&self) -> &[Hit] {
-        &self.found
+        self.found.as_slice()
     }
 
     /// Tokens that `stream` holds in its main pool.
     #[must_use]
     pub fn tokens(&self, stream: StreamId) -> u32 {
-        tokens_of(&self.found, stream)
+        tokens_of(self.as_slice(), stream)
     }
 
     /// Tokens that `stream` holds if slower media count as well: at least those of its main pool. An engine may need more
@@ -103,7 +107,7 @@ fn tokens_of(hits: &[Hit], stream: StreamId) -> u32 {
     at.and_then(|at| hits.get(at)).map_or(0, |hit| hit.tokens)
 }
 
-pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &mut Hits) {
+pub(super) fn find(chains: &Chains, cards: &Cards, keys: &PromptKeys, out: &mut Hits) {
     let Hits { found, with_slower, deep, grouped, walks } = out;
     found.clear();
     with_slower.clear();
@@ -111,32 +115,35 @@ pub(super) fn find(chains: &Chains, streams: &Streams, keys: &PromptKeys, out: &
         deep.clear();
         grouped.clear();
         let Some((first, blocks, mut rest)) = next(chains, prompt) else { continue };
-        if streams.has_grouped() {
-            begin_grouped(streams, layout, first, blocks, grouped, found);
+        if cards.has_grouped() {
+            begin_grouped(cards, layout, first, blocks, grouped, found);
         }
         if let Some((second, more, behind)) = next(chains, rest) {
             enter(first.holds(), blocks, second.holds(), more, deep);
-            go_on_grouped(streams, layout, second, more, grouped, found);
+            go_on_grouped(cards, layout, second, more, grouped, found);
             rest = behind;
         }
         while (!grouped.is_empty() || deep.iter().any(|deep| deep.goes_on))
             && let Some((chain, more, behind)) = next(chains, rest)
         {
             go_on(chain.holds(), more, deep);
-            go_on_grouped(streams, layout, chain, more, grouped, found);
+            go_on_grouped(cards, layout, chain, more, grouped, found);
             rest = behind;
         }
-        list(streams, layout, first.holds(), blocks, deep, found);
+        if cards.are_even() {
+            list_all(cards, layout, first.holds(), blocks, deep, found);
+        } else {
+            list_some(cards, layout, first.holds(), blocks, deep, found);
+        }
         for walk in &*grouped {
-            walk.end(streams, layout, found);
+            walk.end(cards, layout, found);
         }
     }
-    // Sorted already where names rise with slots, which is so until an endpoint leaves and another one comes.
-    if !found.is_sorted_by_key(|hit| hit.stream) {
-        found.sort_unstable_by_key(|hit| hit.stream);
+    if cards.are_shuffled() || cards.has_grouped() || keys.layouts() > 1 {
+        found.as_mut_slice().sort_unstable_by_key(|hit| hit.stream);
     }
-    if !streams.with_slower().is_empty() {
-        slower::find(chains, streams, keys, walks, with_slower);
+    if !cards.with_slower().is_empty() {
+        slower::find(chains, cards, keys, walks, with_slower);
     }
 }
 
@@ -159,18 +166,19 @@ fn next<'a, 'p>(chains: &'a Chains, rest: &'p [BlockKey]) -> Option<(&'a Chain, 
 }
 
 /// From the first chain into the second: who holds all `blocks` of the first, and something of the `more` of the second.
-fn enter(first: &[(Slot, Hold)], blocks: u32, second: &[(Slot, Hold)], more: u32, deep: &mut Vec<Deep>) {
+fn enter(first: &[Hold], blocks: u32, second: &[Hold], more: u32, deep: &mut Vec<Deep>) {
     let mut seeker = Seeker(first);
-    for (slot, hold) in second {
-        if seeker.seek(*slot).is_some_and(|before| before.reach(blocks) == blocks) {
+    for hold in second {
+        if seeker.seek(hold.slot).is_some_and(|before| before.reach(blocks) == blocks) {
+            let at = first.len() - seeker.0.len();
             let reach = hold.reach(more);
-            deep.push(Deep { slot: *slot, blocks: blocks + reach, goes_on: reach == more });
+            deep.push(Deep { slot: hold.slot, at, blocks: blocks + reach, goes_on: reach == more });
         }
     }
 }
 
 /// From a later chain into the next one.
-fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
+fn go_on(holds: &[Hold], more: u32, deep: &mut [Deep]) {
     let mut seeker = Seeker(holds);
     for deep in deep.iter_mut().filter(|deep| deep.goes_on) {
         let reach = seeker.seek(deep.slot).map_or(0, |hold| hold.reach(more));
@@ -179,36 +187,57 @@ fn go_on(holds: &[(Slot, Hold)], more: u32, deep: &mut [Deep]) {
     }
 }
 
-/// Lists the streams with one group, all of which hold something of the first chain. A function of its own, so that
-/// what its loop works with stays in registers.
+/// Lists the streams that hold the first chain where all streams are read alike, so that nothing is asked of any of them:
+/// hundreds may hold it. A function of its own, so that what its loop works with stays in registers.
 #[inline(never)]
-fn list(
-    streams: &Streams,
+fn list_all(cards: &Cards, layout: Layout, first: &[Hold], blocks: u32, deep: &[Deep], found: &mut List) {
+    let size = layout.size();
+    let names = cards.names();
+    let places = found.take(first.len());
+    let mut may_be_empty = false;
+    for (place, hold) in places.iter_mut().zip(first) {
+        let reach = hold.solid_reach(blocks).unwrap_or_else(|| {
+            may_be_empty = true;
+            hold.reach(blocks)
+        });
+        // No product is above the number of the prompt's tokens.
+        *place = Hit { stream: names.of(hold.slot), tokens: reach.wrapping_mul(size) };
+    }
+    for deep in deep {
+        if let Some(place) = places.get_mut(deep.at) {
+            place.tokens = deep.blocks.wrapping_mul(size);
+        }
+    }
+    if may_be_empty {
+        found.drop_empty(first.len());
+    }
+}
+
+/// The same where it must be asked of each stream how it is read. Those with several groups are listed elsewhere.
+#[inline(never)]
+fn list_some(
+    cards: &Cards,
     layout: Layout,
-    first: &[(Slot, Hold)],
+    first: &[Hold],
     blocks: u32,
     mut deep: &[Deep],
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
-    // Filled in place and cut: a vector that is pushed to keeps its length in memory, so that each push waits for the
-    // one before.
     let begin = found.len();
-    found.resize(begin + first.len(), Hit { stream: StreamId(0), tokens: 0 });
     let mut count = 0;
     let dropped = blocks_dropped(layout);
     let size = layout.size();
-    let (_, places) = found.split_at_mut(begin);
-    let mut places = places.iter_mut();
-    for (slot, hold) in first {
+    let mut places = found.take(first.len()).iter_mut();
+    for hold in first {
         let mut reach = hold.reach(blocks);
         if let [next, behind @ ..] = deep
-            && next.slot == *slot
+            && next.slot == hold.slot
         {
             deep = behind;
             reach = next.blocks;
         }
         if reach > dropped
-            && let Some(stream) = streams.plain(*slot, layout)
+            && let Some(stream) = cards.plain(hold.slot, layout)
             && let Some(place) = places.next()
         {
             *place = Hit { stream, tokens: (reach - dropped).saturating_mul(size) };
@@ -221,44 +250,45 @@ fn list(
 /// The first chain, for streams with several groups: whoever holds something of it is looked at.
 #[cold]
 fn begin_grouped(
-    streams: &Streams,
+    cards: &Cards,
     layout: Layout,
     first: &Chain,
     blocks: u32,
     grouped: &mut Vec<GroupedWalk>,
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
-    for (slot, hold) in first.holds() {
-        let reading = streams.get(*slot).and_then(|stream| stream.reading(layout));
+    for hold in first.holds() {
+        let slot = hold.slot;
+        let reading = cards.stream(slot).and_then(|stream| stream.reading(layout));
         if let Some(Reading::Grouped { full, windows }) = reading {
             let runs = WindowBlocks::default();
-            let mut walk = GroupedWalk { slot: *slot, full, windows, runs, depth: 0, hit: 0 };
-            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(streams, layout, found) }
+            let mut walk = GroupedWalk { slot, full, windows, runs, depth: 0, hit: 0 };
+            if walk.takes(hold, blocks) { grouped.push(walk) } else { walk.end(cards, layout, found) }
         }
     }
 }
 
 /// A further chain, for those of them that have held everything before it.
 fn go_on_grouped(
-    streams: &Streams,
+    cards: &Cards,
     layout: Layout,
     chain: &Chain,
     more: u32,
     grouped: &mut Vec<GroupedWalk>,
-    found: &mut Vec<Hit>,
+    found: &mut List,
 ) {
     let mut seeker = Seeker(chain.holds());
     grouped.retain_mut(|walk| {
         let goes_on = seeker.seek(walk.slot).is_some_and(|hold| walk.takes(hold, more));
         if !goes_on {
-            walk.end(streams, layout, found);
+            walk.end(cards, layout, found);
         }
         goes_on
     });
 }
 
 /// Finds holds by rising slots.
-struct Seeker<'a>(&'a [(Slot, Hold)]);
+struct Seeker<'a>(&'a [Hold]);
 
 // === impl Seeker ===
 
@@ -267,14 +297,14 @@ impl<'a> Seeker<'a> {
     /// and the next one at once.
     fn seek(&mut self, slot: Slot) -> Option<&'a Hold> {
         let mut end = 1;
-        while self.0.get(end - 1).is_some_and(|(holder, _)| *holder < slot) {
+        while self.0.get(end - 1).is_some_and(|hold| hold.slot < slot) {
             end *= 2;
         }
         let begin = end / 2;
         let near = self.0.get(begin..end.min(self.0.len())).unwrap_or_default();
-        let at = begin + near.partition_point(|(holder, _)| *holder < slot);
+        let at = begin + near.partition_point(|hold| hold.slot < slot);
         self.0 = self.0.get(at..).unwrap_or_default();
-        self.0.first().filter(|(holder, _)| *holder == slot).map(|(_, hold)| hold)
+        self.0.first().filter(|hold| hold.slot == slot)
     }
 }
 
@@ -297,10 +327,10 @@ impl GroupedWalk {
     }
 
     /// Lists the longest hit, if there is one.
-    fn end(&self, streams: &Streams, layout: Layout, found: &mut Vec<Hit>) {
+    fn end(&self, cards: &Cards, layout: Layout, found: &mut List) {
         let tokens = usable_tokens(layout, self.hit);
         if tokens > 0
-            && let Some(stream) = streams.get(self.slot)
+            && let Some(stream) = cards.stream(self.slot)
         {
             found.push(Hit { stream: stream.id, tokens });
         }

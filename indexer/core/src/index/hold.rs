@@ -8,10 +8,13 @@ use crate::stream::Millis;
 
 use super::groups::GroupMask;
 use super::image::HoldImage;
+use super::place::Slot;
 
 /// Offsets count blocks from the beginning of the chain.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
+    /// Whose it is. Here and not beside it, for a pair of both would take half as much again.
+    pub(super) slot: Slot,
     /// Leading blocks that group slot 0 has.
     solid: u32,
     /// `None`: nothing else.
@@ -57,16 +60,21 @@ impl Hold {
     }
 
     /// `None`: no hold looks so.
-    pub(super) fn restore(image: &HoldImage) -> Option<Self> {
+    pub(super) fn restore(image: &HoldImage, slot: Slot) -> Option<Self> {
         let scattered = Bits(image.scattered.clone());
         let others: Vec<_> = image.others.iter().copied().map(GroupMask::of_bits).collect();
         let is_tidy = (0..=image.leading).all(|at| !scattered.has(at))
             && scattered.0.last() != Some(&0)
             && !others.last().is_some_and(|mask| mask.is_empty());
         let rest = Rest { scattered, others, expected: Vec::new() };
-        let mut hold = Self { solid: image.leading, rest: Some(Box::new(rest)) };
+        let mut hold = Self { slot, solid: image.leading, rest: Some(Box::new(rest)) };
         hold.tidy();
         (is_tidy && !hold.is_empty()).then_some(hold)
+    }
+
+    /// Of nothing yet.
+    pub(super) fn new(slot: Slot) -> Self {
+        Self { slot, ..Self::default() }
     }
 
     /// Group slots that have the block, by events.
@@ -83,6 +91,12 @@ impl Hold {
             Some(rest) if self.solid < end => rest.reach(self.solid, end),
             _ => self.solid.min(end),
         }
+    }
+
+    /// The same where that is all there is to know; `None`: ask [`reach`](Self::reach). Never 0.
+    #[inline]
+    pub(super) fn solid_reach(&self, end: u32) -> Option<u32> {
+        self.rest.is_none().then_some(self.solid.min(end))
     }
 
     /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.

@@ -23,8 +23,9 @@ use super::chains::Chains;
 use super::groups::{GROUPS_MAX, Groups};
 use super::place::{ChainId, Place, Slot};
 use super::references::References;
+use super::shown::SharedShown;
 use super::slower::MEDIA;
-use super::{Index, IndexLimits};
+use super::{CHAINS_AT_ONCE, Index, IndexLimits};
 
 pub use super::groups::PerGroup;
 
@@ -150,7 +151,7 @@ impl Index {
         let slot = self.streams.slot(id)?;
         let stream = self.streams.get(slot).filter(|stream| stream.aside.is_empty())?;
         let mut chains = HashMap::new();
-        let main = GatheredPool::of(&stream.pool, slot, &self.chains, &mut chains);
+        let main = GatheredPool::of(&stream.pool, slot, &self.shown, &mut chains);
         let slower = stream.slower.as_ref();
         let image = StreamImage {
             model: stream.model.clone(),
@@ -166,7 +167,7 @@ impl Index {
             ..StreamImage::default()
         };
         let slower =
-            slower.map(|slower| GatheredPool::of(&slower.pool, slower.slot, &self.chains, &mut chains));
+            slower.map(|slower| GatheredPool::of(&slower.pool, slower.slot, &self.shown, &mut chains));
         Some(Gathered { image, main, slower, chains })
     }
 
@@ -196,60 +197,66 @@ impl Index {
         let references = image.references();
         let room = self.limits.references_max.saturating_sub(self.references);
         let room = room.min(self.limits.stream_references_max);
-        if references > room || self.chains.blocks() + image.keys.len() > self.limits.blocks_max() {
+        let blocks = self.shown.read().chains.blocks();
+        if references > room || blocks + image.keys.len() > self.limits.blocks_max() {
             return Err(ImageError::TooLarge { references, room });
         }
         if self.streams.slot(id).is_some() {
             return Err(ImageError::Damaged("a stream twice"));
         }
-        let chains = self.chains.join(&image.lengths, &image.keys, keys)?;
-        self.streams.add(id, &image.model);
-        let filled = self.fill_stream(id, image, &chains);
+        let chains = self.shown.write().chains.join(&image.lengths, &image.keys, keys)?;
+        let slot = self.streams.add(id, &image.model);
+        let filled = self.fill_stream(slot, image, &chains);
         if filled.is_ok() {
             self.references += references;
-        } else if let Some(slot) = self.streams.slot(id) {
-            let slower = self.streams.get(slot).and_then(|stream| stream.slower.as_ref());
-            let slots = [Some(slot), slower.map(|slower| slower.slot)];
-            for slot in slots.into_iter().flatten() {
-                self.chains.drop_holds(chains.iter().copied(), slot);
-            }
-            self.chains.trim_all(&chains);
-            self.streams.end_slower(slot);
-            self.streams.remove(id);
+            self.note(slot);
+        } else {
+            self.undo(id, slot, &chains);
         }
         filled
     }
 
     /// `chains`: where the image's chains are.
-    fn fill_stream(
-        &mut self,
-        id: StreamId,
-        image: &StreamImage,
-        chains: &[ChainId],
-    ) -> Result<(), ImageError> {
-        let missing = ImageError::Damaged("a stream");
-        let slot = self.streams.slot(id).ok_or(missing)?;
+    fn fill_stream(&mut self, slot: Slot, image: &StreamImage, chains: &[ChainId]) -> Result<(), ImageError> {
         if image.slower.is_some() {
-            self.streams.begin_slower(slot);
+            self.begin_slower(slot);
         }
-        let stream = self.streams.get_mut(slot).ok_or(missing)?;
+        let stream = self.streams.get_mut(slot).ok_or(ImageError::Damaged("a stream"))?;
         stream.trust = Trust::Stale(StaleBy::Unproven);
         stream.layout = NonZeroU32::new(image.block_size).and_then(|size| Layout::new(size, image.ahead));
         stream.has_other_media = image.has_other_media;
         stream.groups = Groups::restore(&image.groups).ok_or(ImageError::Damaged("groups"))?;
-        fill_pool(&mut stream.pool, &image.main, chains, &mut self.chains, slot)?;
+        let shown = &mut *self.shown.write();
+        fill_pool(&mut stream.pool, &image.main, chains, &mut shown.chains, slot)?;
         if let (Some(slower), Some(image)) = (&mut stream.slower, &image.slower) {
-            fill_pool(&mut slower.pool, &image.pool, chains, &mut self.chains, slower.slot)?;
+            fill_pool(&mut slower.pool, &image.pool, chains, &mut shown.chains, slower.slot)?;
             slower.restore(image, Millis(0)).ok_or(ImageError::Damaged("media"))?;
         }
-        self.streams.note(slot);
-        let are_held = self.chains.are_held(chains);
+        let are_held = shown.chains.are_held(chains);
         are_held.then_some(()).ok_or(ImageError::Damaged("a chain that nobody holds"))
+    }
+
+    /// Takes back what was done for an image that did not fit.
+    fn undo(&mut self, id: StreamId, slot: Slot, chains: &[ChainId]) {
+        let slower = self.streams.get(slot).and_then(|stream| stream.slower.as_ref());
+        let slower = slower.map(|slower| slower.slot);
+        let mut shown = self.shown.write();
+        for slot in [Some(slot), slower].into_iter().flatten() {
+            chains.iter().for_each(|chain| shown.chains.drop_hold(*chain, slot));
+        }
+        shown.chains.trim_all(chains);
+        drop(shown);
+        self.streams.end_slower(slot);
+        self.streams.remove(id);
+        for slot in [Some(slot), slower].into_iter().flatten() {
+            self.note(slot);
+        }
     }
 
     /// Gives a stream another id; `false`: there is none, or the other id is taken.
     pub fn rename_stream(&mut self, from: StreamId, to: StreamId) -> bool {
-        self.streams.rename(from, to)
+        let slot = self.streams.rename(from, to);
+        slot.inspect(|slot| self.note(*slot)).is_some()
     }
 
     /// The secret of the block keys.
@@ -340,21 +347,20 @@ impl GatheredPool {
     fn of(
         pool: &References,
         slot: Slot,
-        chains: &Chains,
+        shown: &SharedShown,
         named: &mut HashMap<ChainId, Vec<BlockKey>>,
     ) -> Self {
         let entries: Vec<_> = pool.entries().collect();
-        let mut seen = HashSet::new();
-        let mut holds = Vec::new();
-        for (_, place, _) in &entries {
-            let id = place.chain;
-            if seen.insert(id)
-                && let Some(hold) = chains.hold(id, slot)
-            {
-                holds.push(hold.image(id.0));
-                named
-                    .entry(id)
-                    .or_insert_with(|| chains.get(id).map_or(Vec::new(), |chain| chain.keys().to_vec()));
+        let ids: HashSet<ChainId> = entries.iter().map(|(_, place, _)| place.chain).collect();
+        let mut holds = Vec::with_capacity(ids.len());
+        let mut ids = ids.into_iter().peekable();
+        while ids.peek().is_some() {
+            // Others go on with what this stream does not hold between two slices.
+            let shown = shown.read();
+            for id in ids.by_ref().take(CHAINS_AT_ONCE) {
+                let chain = shown.chains.get(id);
+                holds.extend(chain.and_then(|chain| chain.hold(slot)).map(|hold| hold.image(id.0)));
+                named.entry(id).or_insert_with(|| chain.map_or(Vec::new(), |chain| chain.keys().to_vec()));
             }
         }
         Self { entries, holds, unplaced: pool.unplaced().collect(), spare: pool.spare().collect() }

@@ -10,9 +10,13 @@ use crate::event::EngineHash;
 use super::groups::{GROUPS_MAX, PerGroup};
 use super::place::{ChainId, Place, SHRINK_BELOW};
 
+mod rows;
+
+use rows::{At, Rows};
+
 #[derive(Debug, Default)]
 pub(super) struct References {
-    hashes: HashMap<EngineHash, Referent>,
+    hashes: Rows,
     /// Hashes told of before the place of their blocks was: only the copies per group are known.
     unplaced: HashMap<EngineHash, PerGroup>,
     /// Copies beyond the first of a block in a group. Engines do not merge equal blocks, but rarely have any.
@@ -23,7 +27,7 @@ pub(super) struct References {
 
 /// What an engine hash stands for: the block's place, and the copies counted under this hash in all groups. One word:
 /// there is one of them per held block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Referent {
     chain: u32,
     /// The place in the chain, above; the copies, in the lowest eight bits.
@@ -49,17 +53,32 @@ pub(super) enum Referred {
     Full,
 }
 
+/// The same where the block's place is only known afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// The first copy under this hash, which stands for no place yet: see [`References::set_place`].
+    New(At),
+    /// One more, of the block at this place.
+    Again(Place),
+    /// There are [`COPIES_MAX`] already.
+    TooMany(Place),
+    /// The hash is new, and there is no room for it.
+    Full,
+}
+
 // === impl References ===
 
 impl References {
     /// With room for so many hashes.
     pub(super) fn with_capacity(hashes: usize) -> Self {
-        Self { hashes: HashMap::with_capacity(hashes), ..Self::default() }
+        Self { hashes: Rows::with_capacity(hashes), ..Self::default() }
     }
 
     /// Puts back a hash with its copies; `false`: it is here already.
     pub(super) fn restore(&mut self, hash: EngineHash, place: Place, copies: u8) -> bool {
-        self.hashes.insert(hash, Referent::with(place, copies)).is_none()
+        let Err(at) = self.hashes.find(hash) else { return false };
+        self.hashes.insert(at, hash, Referent::with(place, copies));
+        true
     }
 
     pub(super) fn restore_unplaced(&mut self, hash: EngineHash, copies: PerGroup) {
@@ -83,19 +102,19 @@ impl References {
 
     /// The block named by an event before; `None` where it is not known.
     pub(super) fn place(&self, hash: EngineHash) -> Option<Place> {
-        self.hashes.get(&hash).map(Referent::place)
+        self.hashes.get(hash).map(Referent::place)
     }
 
     /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
     /// would be waited for by itself, which is most of what an event costs.
     pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let known = hashes.iter().filter(|hash| self.hashes.contains_key(*hash)).count();
-        std::hint::black_box(known);
+        let touched = hashes.iter().fold(0, |sum, hash| self.hashes.touch(*hash) ^ sum);
+        std::hint::black_box(touched);
     }
 
     /// Every engine hash with its copies in all groups, in no order.
     pub(super) fn copies(&self) -> impl Iterator<Item = (EngineHash, u32)> {
-        let placed = self.hashes.iter().map(|(hash, referent)| (*hash, referent.copies()));
+        let placed = self.hashes.iter().map(|(hash, referent)| (hash, referent.copies()));
         let sum = |groups: &PerGroup| groups.iter().map(|copies| u32::from(*copies)).sum();
         placed.chain(self.unplaced.iter().map(move |(hash, groups)| (*hash, sum(groups))))
     }
@@ -103,7 +122,7 @@ impl References {
     /// Every engine hash with a place, and its copies, in no order.
     pub(super) fn entries(&self) -> impl Iterator<Item = (EngineHash, Place, u8)> {
         self.hashes.iter().map(|(hash, referent)| {
-            (*hash, referent.place(), u8::try_from(referent.copies()).unwrap_or(COPIES_MAX))
+            (hash, referent.place(), u8::try_from(referent.copies()).unwrap_or(COPIES_MAX))
         })
     }
 
@@ -119,7 +138,7 @@ impl References {
 
     /// Chains that the stream's events named; may name one more than once.
     pub(super) fn chains(&self) -> impl Iterator<Item = ChainId> {
-        self.hashes.values().map(|referent| ChainId(referent.chain))
+        self.hashes.iter().map(|(_, referent)| ChainId(referent.chain))
     }
 
     pub(super) fn has_unplaced(&self) -> bool {
@@ -143,28 +162,62 @@ impl References {
         has_room: bool,
         make: impl FnOnce() -> Place,
     ) -> Referred {
-        match self.hashes.entry(hash) {
-            Entry::Occupied(occupied) if Some(occupied.get().place()) != known => Referred::Conflict,
-            Entry::Occupied(mut occupied) => {
-                let place = occupied.get().place();
-                if occupied.get_mut().count() { Referred::Counted(place) } else { Referred::TooMany(place) }
+        match self.hashes.find(hash) {
+            Ok(at) => {
+                let Some(referent) = self.hashes.at_mut(at) else { return Referred::Full };
+                let place = referent.place();
+                if Some(place) != known {
+                    return Referred::Conflict;
+                }
+                if referent.count() { Referred::Counted(place) } else { Referred::TooMany(place) }
             }
-            Entry::Vacant(_) if !has_room => Referred::Full,
-            Entry::Vacant(vacant) => {
+            Err(_) if !has_room => Referred::Full,
+            Err(at) => {
                 let place = known.unwrap_or_else(make);
-                vacant.insert(Referent::new(place));
+                self.hashes.insert(at, hash, Referent::new(place));
                 Referred::Counted(place)
             }
         }
     }
 
+    /// Counts a copy under the hash, whatever block it stands for.
+    #[inline]
+    pub(super) fn count(&mut self, hash: EngineHash, has_room: bool) -> Counted {
+        match self.hashes.find(hash) {
+            Ok(at) => {
+                let Some(referent) = self.hashes.at_mut(at) else { return Counted::Full };
+                let place = referent.place();
+                if referent.count() { Counted::Again(place) } else { Counted::TooMany(place) }
+            }
+            Err(_) if !has_room => Counted::Full,
+            Err(at) => Counted::New(self.hashes.insert(at, hash, Referent::new(Place::NONE))),
+        }
+    }
+
+    /// The place of the block that a hash stands for which was [new](Counted::New) there.
+    #[inline]
+    pub(super) fn set_place(&mut self, hash: EngineHash, at: At, place: Place) {
+        if let Some(at) = self.hashes.find_again(hash, at)
+            && let Some(referent) = self.hashes.at_mut(at)
+        {
+            referent.set_place(place);
+        }
+    }
+
+    /// Counts a copy again that was taken off too early.
+    #[cold]
+    pub(super) fn recount(&mut self, hash: EngineHash, place: Place) {
+        if let Counted::New(at) = self.count(hash, true) {
+            self.set_place(hash, at, place);
+        }
+    }
+
     /// Takes one copy off the hash, and the hash with its last one. Returns whether that was the last one.
     pub(super) fn unrefer(&mut self, hash: EngineHash) -> bool {
-        let Entry::Occupied(mut occupied) = self.hashes.entry(hash) else { return true };
-        let was_last = occupied.get_mut().uncount();
+        let Ok(at) = self.hashes.find(hash) else { return true };
+        let was_last = self.hashes.at_mut(at).is_none_or(Referent::uncount);
         if was_last {
-            occupied.remove();
-            shrink(&mut self.hashes);
+            self.hashes.remove(at);
         }
         was_last
     }
@@ -247,6 +300,10 @@ impl Referent {
 
     fn place(&self) -> Place {
         Place { chain: ChainId(self.chain), at: self.at_and_copies >> Self::COPIES_BITS }
+    }
+
+    fn set_place(&mut self, place: Place) {
+        *self = Self { at_and_copies: self.copies() | place.at << Self::COPIES_BITS, ..Self::new(place) };
     }
 
     fn copies(self) -> u32 {

@@ -25,11 +25,19 @@ impl Index {
     pub(super) fn remove(&mut self, id: StreamId, removed: &Removed) {
         let Some(slot) = self.streams.slot(id) else { return };
         let Some(stream) = self.streams.get(slot) else { return };
+        if removed.medium.slower().is_none()
+            && let Some(group) = stream.groups.find(removed.group)
+        {
+            stream.pool.fetch(&removed.hashes);
+            if self.remove_in_slices(slot, group, &removed.hashes) {
+                return;
+            }
+        }
+        let Some(stream) = self.streams.get(slot) else { return };
         let (references, aside_bytes) = (stream.references(), stream.aside.bytes());
         match (removed.medium.slower(), stream.groups.find(removed.group)) {
             (Some(medium), _) => self.remove_slower(slot, removed, medium),
             (None, Some(group)) => {
-                stream.pool.fetch(&removed.hashes);
                 for hash in &removed.hashes {
                     self.remove_copy(slot, *hash, group);
                 }
@@ -45,7 +53,7 @@ impl Index {
     /// Takes off one copy that the group has under this hash.
     fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let released = release(&mut stream.pool, &mut self.chains, slot, hash, group);
+        let released = release(&mut stream.pool, &mut self.shown.write().chains, slot, hash, group);
         match released {
             Released::Unknown => {
                 self.stats.unknown_removals += 1;
@@ -73,7 +81,7 @@ impl Index {
             self.stats.skipped.other_medium += count(removed.hashes.len());
             return;
         }
-        self.streams.begin_slower(slot);
+        self.begin_slower(slot);
         let Some(slower) = self.streams.get_mut(slot).and_then(|stream| stream.slower.as_mut()) else {
             return;
         };
@@ -89,7 +97,7 @@ impl Index {
         let Some(slower) = &mut stream.slower else { return };
         for part in slower.parts(medium, hash) {
             let Some(slower) = &mut stream.slower else { return };
-            match release(&mut slower.pool, &mut self.chains, slower.slot, part, medium) {
+            match release(&mut slower.pool, &mut self.shown.write().chains, slower.slot, part, medium) {
                 Released::Unknown => self.stats.unknown_removals += 1,
                 Released::Unplaced => stream.let_go(part),
                 Released::Copy { .. } => {}
@@ -109,7 +117,8 @@ impl Index {
             while let Some(slower) = &mut stream.slower
                 && let Some(aged) = slower.take_aged(until, most)
             {
-                match release(&mut slower.pool, &mut self.chains, slower.slot, aged.hash, aged.medium) {
+                let chains = &mut self.shown.write().chains;
+                match release(&mut slower.pool, chains, slower.slot, aged.hash, aged.medium) {
                     Released::Unknown | Released::Copy { .. } => {}
                     Released::Unplaced => stream.let_go(aged.hash),
                     Released::Block { .. } => self.stats.removals.slower += 1,

@@ -14,6 +14,20 @@ pub(super) struct Speculations {
     by_expiry: BTreeMap<(Millis, u64), Speculation>,
     arrivals: u64,
     blocks: usize,
+    /// Most of them.
+    blocks_max: usize,
+    counts: SpeculationCounts,
+}
+
+/// Since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SpeculationCounts {
+    /// Blocks that were not expected before.
+    pub(super) first: u64,
+    /// Speculations cut short by the limit.
+    pub(super) cut: u64,
+    /// Blocks that ceased to be expected, because their time was over or their stream was cleared.
+    pub(super) expired: u64,
 }
 
 #[derive(Debug)]
@@ -26,49 +40,52 @@ struct Speculation {
     blocks: usize,
 }
 
-/// What a new speculation came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Begun {
-    /// Blocks that were not expected before.
-    pub(super) first: u64,
-    /// The limit cut it short.
-    pub(super) is_cut: bool,
-}
-
 // === impl Speculations ===
 
 impl Speculations {
+    pub(super) fn new(blocks_max: usize) -> Self {
+        Self { blocks_max, ..Self::default() }
+    }
+
+    pub(super) fn counts(&self) -> SpeculationCounts {
+        self.counts
+    }
+
     /// Blocks speculated on, each as often as it was, until their time is over: what the limit is about.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Expects those blocks of a prompt that the stream does not hold, at most `room` of them.
+    /// Expects those of some blocks of a prompt that the stream does not hold, as many of them as there is room for.
+    /// `after`: the place of the block before them. `more`: how many come behind them. Returns the place of the last one;
+    /// `None`: the limit cut it short.
     pub(super) fn add(
         &mut self,
         slot: Slot,
-        prompt: &[BlockKey],
-        room: usize,
+        after: Option<Place>,
+        blocks: &[BlockKey],
+        more: usize,
         until: Millis,
         chains: &mut Chains,
-    ) -> Begun {
+    ) -> Option<Place> {
+        let room = self.blocks_max.saturating_sub(self.blocks);
         let mut speculation = Speculation { slot, chains: Vec::new(), blocks: 0 };
-        let mut begun = Begun::default();
-        let mut after: Option<Place> = None;
+        let (mut after, mut is_cut) = (after, false);
         let mut stretch: Option<(ChainId, u32, u32)> = None;
-        for (position, key) in prompt.iter().enumerate() {
+        for (position, key) in blocks.iter().enumerate() {
             let found = chains.find(after, *key);
             let is_stored = found.is_some_and(|place| {
                 chains.hold(place.chain, slot).is_some_and(|hold| !hold.stored(place.at).is_empty())
             });
             let has_place = found.is_some() || chains.has_room();
             if !is_stored && (speculation.blocks == room || !has_place) {
-                begun.is_cut = true;
+                self.counts.cut += 1;
+                is_cut = true;
                 break;
             }
             let place = match found {
                 Some(place) => place,
-                None => chains.place(after, *key, prompt.len() - position - 1),
+                None => chains.place(after, *key, blocks.len() - position - 1 + more),
             };
             after = Some(place);
             stretch = match stretch {
@@ -76,49 +93,41 @@ impl Speculations {
                     Some((chain, from, to + 1))
                 }
                 earlier => {
-                    begun.first += speculation.expect(earlier, until, chains);
+                    self.counts.first += speculation.expect(earlier, until, chains);
                     (!is_stored).then_some((place.chain, place.at, place.at + 1))
                 }
             };
             speculation.blocks += usize::from(!is_stored);
         }
-        begun.first += speculation.expect(stretch, until, chains);
+        self.counts.first += speculation.expect(stretch, until, chains);
         if speculation.blocks > 0 {
             self.blocks += speculation.blocks;
             self.arrivals += 1;
             self.by_expiry.insert((until, self.arrivals), speculation);
         }
-        begun
+        after.filter(|_| !is_cut)
     }
 
-    /// Returns how many blocks ceased to be expected.
-    pub(super) fn expire(&mut self, now: Millis, chains: &mut Chains) -> u64 {
-        let mut dropped = 0;
-        while let Some(entry) = self.by_expiry.first_entry() {
-            let (until, _) = *entry.key();
-            if until > now {
-                break;
-            }
-            let speculation = entry.remove();
-            dropped += self.end(speculation, until, chains);
-        }
-        dropped
+    /// Ends the speculation whose time is over for longest; `false`: there is none.
+    pub(super) fn expire_one(&mut self, now: Millis, chains: &mut Chains) -> bool {
+        let oldest = self.by_expiry.first_entry().filter(|entry| entry.key().0 <= now);
+        let Some(((until, _), speculation)) = oldest.map(|entry| entry.remove_entry()) else { return false };
+        self.end(speculation, until, chains);
+        true
     }
 
-    /// The same for everything of one stream.
-    pub(super) fn drop_stream(&mut self, slot: Slot, chains: &mut Chains) -> u64 {
-        let mut dropped = 0;
+    /// Ends all of one stream's.
+    pub(super) fn drop_stream(&mut self, slot: Slot, chains: &mut Chains) {
         let of_stream = self.by_expiry.extract_if(.., |_, speculation| speculation.slot == slot);
         for ((until, _), speculation) in of_stream.collect::<Vec<_>>() {
-            dropped += self.end(speculation, until, chains);
+            self.end(speculation, until, chains);
         }
-        dropped
     }
 
-    fn end(&mut self, speculation: Speculation, until: Millis, chains: &mut Chains) -> u64 {
+    fn end(&mut self, speculation: Speculation, until: Millis, chains: &mut Chains) {
         self.blocks = self.blocks.saturating_sub(speculation.blocks);
         let expired = |chain| u64::from(chains.expire(chain, speculation.slot, until));
-        speculation.chains.into_iter().map(expired).sum()
+        self.counts.expired += speculation.chains.into_iter().map(expired).sum::<u64>();
     }
 }
 

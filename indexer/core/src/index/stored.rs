@@ -11,6 +11,7 @@ use super::chains::Chains;
 use super::groups::{PerGroup, Role};
 use super::place::{Place, Slot};
 use super::references::{References, Referred, Refused};
+use super::slices::Run;
 use super::slower::{self, Ageing};
 use super::stats::{Admissions, Origin, Skipped};
 use super::streams::StreamBlocks;
@@ -87,25 +88,40 @@ impl Index {
         }
         let width = usize::try_from(size.get()).unwrap_or(usize::MAX);
         let fills = stored.hashes.len().checked_mul(width) == Some(stored.tokens.len());
+        let read_by = (stream.layout, stream.groups.is_one_full());
         let Some((group, role)) = stream.groups.note(stored.group, size, fills) else {
             self.stats.skipped.groups += blocks;
             return;
         };
         let layout = namespace::layout_of(stored, size);
         stream.pool.fetch(&stored.hashes);
+        let fits = |learnt: Layout, layout: Layout| {
+            // A block with fewer tokens ahead is one that no prompt asks for.
+            layout.size() == learnt.size() && layout.ahead() <= learnt.ahead()
+        };
+        let layout = layout.filter(|_| fills);
+        let learnt = layout.filter(|_| role == Role::Full).map(|layout| *stream.layout.get_or_insert(layout));
+        if read_by != (stream.layout, stream.groups.is_one_full()) {
+            // Before lookups see the first block that is to be read so.
+            self.note(slot);
+        }
+        if let (Some(learnt), Some(layout)) = (learnt, layout)
+            && fits(learnt, layout)
+            && self.enter_in_slices(&Run { slot, group, stored, width, origin })
+        {
+            return;
+        }
         self.change(slot, Entry::Told(origin), |entering| {
             let layer = Layer::Main { group };
             if role != Role::Full {
                 entering.enter_by_hash(&stored.hashes, layer);
                 return;
             }
-            let Some(layout) = layout.filter(|_| fills) else {
+            let (Some(learnt), Some(layout)) = (learnt, layout) else {
                 entering.skipped.token_mismatch += blocks;
                 return;
             };
-            let learnt = *entering.stream.layout.get_or_insert(layout);
-            // A block with fewer tokens ahead is one that no prompt asks for.
-            if layout.size() == learnt.size() && layout.ahead() <= learnt.ahead() {
+            if fits(learnt, layout) {
                 entering.enter(stored, stored.hashes.iter().copied(), width, layer);
             } else {
                 entering.skipped.block_size += blocks;
@@ -135,7 +151,7 @@ impl Index {
             self.stats.skipped.token_mismatch += blocks;
             return;
         }
-        self.streams.begin_slower(slot);
+        self.begin_slower(slot);
         self.change(slot, Entry::Told(origin), |entering| {
             let layer = Layer::Slower { medium };
             if is_placeholder {
@@ -163,12 +179,13 @@ impl Index {
         let room = self.limits.references_max.saturating_sub(self.references);
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let (references, aside_bytes) = (stream.references(), stream.aside.bytes());
+        let mut shown = self.shown.write();
         let mut entering = Entering {
             hasher: &self.hasher,
             references_max: (references + room).min(self.limits.stream_references_max),
             stream,
             slot,
-            chains: &mut self.chains,
+            chains: &mut shown.chains,
             arrivals: &mut self.arrivals,
             attached: &mut self.stats.aside.attached,
             admissions: &mut self.stats.admissions,
@@ -182,6 +199,7 @@ impl Index {
         let stream = entering.stream;
         self.references = self.references + stream.references() - references;
         self.aside_bytes = self.aside_bytes + stream.aside.bytes() - aside_bytes;
+        drop(shown);
         self.keep_aside_within_all();
     }
 }
@@ -262,7 +280,7 @@ impl Entering<'_> {
     /// Place and key of what comes before the event's first block; `None` where it is not known.
     fn parent(&self, stored: &Stored) -> Option<(Option<Place>, BlockKey)> {
         let Some(parent) = stored.parent else {
-            return Some((None, self.hasher.root(&namespace::of_first_block(&self.stream.model, stored))));
+            return Some((None, root_of(self.hasher, self.stream, stored)));
         };
         let place = self.stream.place(parent)?;
         Some((Some(place), self.chains.key(place)?))
@@ -404,8 +422,13 @@ fn pool(stream: &mut StreamBlocks, main: Slot, layer: Layer) -> Option<(&mut Ref
     }
 }
 
+/// The key before that of an event's first block where that begins a prompt.
+pub(super) fn root_of(hasher: &KeyHasher, stream: &StreamBlocks, stored: &Stored) -> BlockKey {
+    hasher.root(&namespace::of_first_block(&stream.model, stored))
+}
+
 /// The keys of an event's blocks, which come after the one with the key `root`.
-fn keys_of(hasher: &KeyHasher, root: BlockKey, stored: &Stored, width: usize) -> Vec<BlockKey> {
+pub(super) fn keys_of(hasher: &KeyHasher, root: BlockKey, stored: &Stored, width: usize) -> Vec<BlockKey> {
     let key = |parent: &mut BlockKey, (position, tokens): (usize, &[u32])| {
         *parent = hasher.block(*parent, tokens, &namespace::extras_of(stored, position));
         Some(*parent)

@@ -7,7 +7,8 @@ use crate::prompt_keys::Layout;
 use crate::stream::{StreamId, Trust};
 
 use super::aside::Aside;
-use super::groups::{GroupMask, Groups, WindowBlocks};
+use super::cards::{Card, Reading, StreamCard};
+use super::groups::Groups;
 use super::place::{Place, Slot};
 use super::references::References;
 use super::slower::Slower;
@@ -17,23 +18,11 @@ use super::stats::ClearCause;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Seat>,
-    /// Beside each slot: what a lookup needs of its stream.
-    cards: Vec<Card>,
     by_id: HashMap<StreamId, Slot>,
-    /// Streams that are read block by block.
-    grouped: usize,
     /// Slots of the streams that have told of slower media.
     slower: Vec<Slot>,
-}
-
-/// How lookups read a stream, in few bytes: they ask it of every stream that holds the beginning of a prompt. Kept by
-/// [`Streams::note`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Card {
-    id: StreamId,
-    is_grouped: bool,
-    /// Of a stream whose holds are read at once.
-    plain: Option<Layout>,
+    /// By slot, as lookups have it.
+    shown: Vec<Card>,
 }
 
 /// Who has a slot.
@@ -61,15 +50,6 @@ pub(super) struct StreamBlocks {
     pub(super) aside: Box<Aside>,
     /// What other media hold; `None` until one was told of.
     pub(super) slower: Option<Box<Slower>>,
-}
-
-/// How lookups read a stream's holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// The only group is a full one: a hold's leading blocks are all there is to it.
-    Plain,
-    /// Block by block: these groups must have each of them, and these have the last ones.
-    Grouped { full: GroupMask, windows: WindowBlocks },
 }
 
 // === impl Streams ===
@@ -109,24 +89,22 @@ impl Streams {
         self.get(self.slot(id)?)
     }
 
-    /// Begins a stream that does not exist.
-    pub(super) fn add(&mut self, id: StreamId, model: &str) {
+    /// Begins a stream that does not exist. Returns its slot.
+    pub(super) fn add(&mut self, id: StreamId, model: &str) -> Slot {
         let slot = self.take_seat(Seat::Stream(StreamBlocks::new(id, model)));
         self.by_id.insert(id, slot);
+        slot
     }
 
-    /// `false`: there is no such stream, or the other id is taken.
-    pub(super) fn rename(&mut self, from: StreamId, to: StreamId) -> bool {
+    /// Gives a stream another id. `None`: there is no such stream, or the other id is taken.
+    pub(super) fn rename(&mut self, from: StreamId, to: StreamId) -> Option<Slot> {
         if self.by_id.contains_key(&to) {
-            return false;
+            return None;
         }
-        let Some(slot) = self.by_id.remove(&from) else { return false };
+        let slot = self.by_id.remove(&from)?;
         self.by_id.insert(to, slot);
-        if let Some(stream) = self.get_mut(slot) {
-            stream.id = to;
-        }
-        self.note(slot);
-        true
+        self.get_mut(slot)?.id = to;
+        Some(slot)
     }
 
     /// Ends a stream that holds nothing any more.
@@ -136,15 +114,13 @@ impl Streams {
         }
     }
 
-    /// Makes sure that the stream can hold blocks of slower media.
-    pub(super) fn begin_slower(&mut self, slot: Slot) {
-        if self.get(slot).is_some_and(|stream| stream.slower.is_none()) {
-            let own = self.take_seat(Seat::Slower);
-            self.slower.push(slot);
-            if let Some(stream) = self.get_mut(slot) {
-                stream.slower = Some(Box::new(Slower::new(own)));
-            }
-        }
+    /// Makes sure that the stream can hold blocks of slower media. Returns their slot if they had none.
+    pub(super) fn begin_slower(&mut self, slot: Slot) -> Option<Slot> {
+        self.get(slot).filter(|stream| stream.slower.is_none())?;
+        let own = self.take_seat(Seat::Slower);
+        self.slower.push(slot);
+        self.get_mut(slot)?.slower = Some(Box::new(Slower::new(own)));
+        Some(own)
     }
 
     /// Ends the stream's slower media, which hold nothing any more.
@@ -167,60 +143,29 @@ impl Streams {
             Some(seat) => *seat = taken,
             None => self.slots.push(taken),
         }
-        let slot = Slot(u32::try_from(slot).unwrap_or(u32::MAX));
-        self.note(slot);
-        slot
+        Slot(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
     fn leave_seat(&mut self, slot: Slot) {
         if let Some(seat) = self.slots.get_mut(slot.index()) {
             *seat = Seat::Free;
-            self.note(slot);
         }
     }
 
-    /// To be called after anything changed that [`StreamBlocks::reading`] goes by.
-    pub(super) fn note(&mut self, slot: Slot) {
-        let new = self.get(slot).map_or(Card::NONE, Card::of);
-        if self.cards.len() <= slot.index() {
-            self.cards.resize(slot.index() + 1, Card::NONE);
+    /// Notes that lookups have this card. Returns whether they had another one.
+    pub(super) fn note_shown(&mut self, slot: Slot, card: Card) -> bool {
+        if self.shown.len() <= slot.index() {
+            self.shown.resize(slot.index() + 1, Card::Free);
         }
-        if let Some(card) = self.cards.get_mut(slot.index()) {
-            self.grouped = self.grouped + usize::from(new.is_grouped) - usize::from(card.is_grouped);
-            *card = new;
-        }
+        self.shown.get_mut(slot.index()).is_some_and(|shown| std::mem::replace(shown, card) != card)
     }
 
-    /// The stream's name, if its holds are read at once by lookups for this layout.
-    #[inline]
-    pub(super) fn plain(&self, slot: Slot, layout: Layout) -> Option<StreamId> {
-        self.cards.get(slot.index()).filter(|card| card.plain == Some(layout)).map(|card| card.id)
-    }
-
-    /// Some stream is read block by block.
-    pub(super) fn has_grouped(&self) -> bool {
-        self.grouped > 0
-    }
-
-    /// Whether nothing that lookups go by changed without being noted.
-    pub(super) fn is_noted(&self) -> bool {
-        let cards = self.slots.iter().map(|seat| seat.stream().map_or(Card::NONE, Card::of));
-        let grouped = self.cards.iter().filter(|card| card.is_grouped).count();
-        cards.eq(self.cards.iter().copied()) && grouped == self.grouped
-    }
-}
-
-// === impl Card ===
-
-impl Card {
-    const NONE: Self = Self { id: StreamId(0), is_grouped: false, plain: None };
-
-    fn of(stream: &StreamBlocks) -> Self {
-        let reading = stream.layout.and_then(|layout| stream.reading(layout));
-        Self {
-            id: stream.id,
-            is_grouped: matches!(reading, Some(Reading::Grouped { .. })),
-            plain: stream.layout.filter(|_| matches!(reading, Some(Reading::Plain))),
+    /// What lookups must know of whoever has the slot now.
+    pub(super) fn card(&self, slot: Slot) -> Card {
+        match self.slots.get(slot.index()) {
+            None | Some(Seat::Free) => Card::Free,
+            Some(Seat::Slower) => Card::Slower,
+            Some(Seat::Stream(stream)) => Card::Stream(stream.card()),
         }
     }
 }
@@ -286,6 +231,11 @@ impl StreamBlocks {
         self.pool.place(hash).or_else(|| self.slower.as_ref()?.pool.place(hash))
     }
 
+    /// Nothing of it waits for its place.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_unplaced() && self.aside.is_empty()
+    }
+
     /// There are hashes that were told of without the place of their block.
     #[inline]
     pub(super) fn has_unplaced(&self) -> bool {
@@ -320,10 +270,19 @@ impl StreamBlocks {
         main || slower
     }
 
-    /// How lookups for this layout read the stream; `None`: they do not.
-    #[inline]
-    pub(super) fn reading(&self, layout: Layout) -> Option<Reading> {
-        let layout = self.layout.filter(|learnt| *learnt == layout)?;
+    fn card(&self) -> StreamCard {
+        let slower = self.slower.as_ref().map(|slower| slower.slot);
+        StreamCard {
+            id: self.id,
+            trust: self.trust,
+            layout: self.layout,
+            reading: self.layout.and_then(|layout| self.reading(layout)),
+            slower,
+        }
+    }
+
+    /// How lookups read the stream, the layout of whose blocks this is; `None`: they do not.
+    fn reading(&self, layout: Layout) -> Option<Reading> {
         if !self.trust.is_scored() {
             return None;
         }

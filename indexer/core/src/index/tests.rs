@@ -12,6 +12,7 @@ mod known;
 mod late;
 mod lookahead;
 mod model;
+mod slices;
 mod slower;
 mod tiers;
 

@@ -2,10 +2,10 @@
 
 use crate::prompt_keys::{Layout, PromptKeys};
 
+use super::super::cards::{Cards, Reading, StreamCard};
 use super::super::chains::{Chain, Chains};
 use super::super::hold::Hold;
 use super::super::place::Slot;
-use super::super::streams::{Reading, StreamBlocks, Streams};
 use super::{Hit, usable_tokens};
 
 /// A stream that has held every block so far.
@@ -19,15 +19,14 @@ pub(super) struct SlowerWalk {
 /// Lists, sorted by stream, how far each holds the prompt.
 pub(super) fn find(
     chains: &Chains,
-    streams: &Streams,
+    cards: &Cards,
     keys: &PromptKeys,
     walks: &mut Vec<SlowerWalk>,
     found: &mut Vec<Hit>,
 ) {
     for (layout, prompt) in keys.reusable() {
         walks.clear();
-        walks
-            .extend(streams.with_slower().iter().filter_map(|slot| walk(streams.get(*slot)?, *slot, layout)));
+        walks.extend(cards.with_slower().iter().filter_map(|slot| walk(cards.stream(*slot)?, *slot, layout)));
         let (mut rest, mut depth) = (prompt, 0);
         while !walks.is_empty()
             && let Some(next) = rest.first()
@@ -38,7 +37,7 @@ pub(super) fn find(
             walks.retain(|walk| {
                 let reach = walk.reach(chain, blocks);
                 if reach < blocks {
-                    end(streams, walk, usable_tokens(layout, depth + reach), found);
+                    end(cards, walk, usable_tokens(layout, depth + reach), found);
                 }
                 reach == blocks
             });
@@ -46,20 +45,20 @@ pub(super) fn find(
             rest = rest.get(common..).unwrap_or_default();
         }
         for walk in &*walks {
-            end(streams, walk, usable_tokens(layout, depth), found);
+            end(cards, walk, usable_tokens(layout, depth), found);
         }
     }
     found.sort_unstable_by_key(|hit| hit.stream);
 }
 
-fn walk(stream: &StreamBlocks, slot: Slot, layout: Layout) -> Option<SlowerWalk> {
+fn walk(stream: &StreamCard, slot: Slot, layout: Layout) -> Option<SlowerWalk> {
     let reading = stream.reading(layout)?;
-    stream.slower.as_ref().map(|slower| SlowerWalk { slot, slower: slower.slot, reading })
+    stream.slower.map(|slower| SlowerWalk { slot, slower, reading })
 }
 
-fn end(streams: &Streams, walk: &SlowerWalk, tokens: u32, found: &mut Vec<Hit>) {
+fn end(cards: &Cards, walk: &SlowerWalk, tokens: u32, found: &mut Vec<Hit>) {
     if tokens > 0
-        && let Some(stream) = streams.get(walk.slot)
+        && let Some(stream) = cards.stream(walk.slot)
     {
         found.push(Hit { stream: stream.id, tokens });
     }

@@ -16,12 +16,12 @@ fn a_seeker_finds_each_hold_wherever_it_was_before() {
         for gap in [1, 3, 50] {
             // Each hold has as many blocks as its slot, so that they can be told apart.
             let slots: Vec<u32> = (0..count).map(|at| at * gap + random(at, gap)).collect();
-            let holds: Vec<(Slot, Hold)> = slots
+            let holds: Vec<Hold> = slots
                 .iter()
                 .map(|slot| {
-                    let mut hold = Hold::default();
+                    let mut hold = Hold::new(Slot(*slot));
                     (0..*slot).for_each(|at| hold.store(at, 0));
-                    (Slot(*slot), hold)
+                    hold
                 })
                 .collect();
             for step in [1, 2, 7, 200] {

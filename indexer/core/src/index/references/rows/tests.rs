@@ -1,0 +1,113 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::super::super::place::{ChainId, Place};
+use super::*;
+
+fn referent(number: u32) -> Referent {
+    Referent::new(Place { chain: ChainId(number), at: number % 1000 })
+}
+
+/// Everything is found, and nothing else, and each row can be reached from its home.
+fn check(rows: &Rows, model: &HashMap<EngineHash, Referent>) {
+    assert_eq!(rows.len(), model.len());
+    assert_eq!(rows.iter().map(|(hash, referent)| (hash, *referent)).collect::<HashMap<_, _>>(), *model);
+    for (hash, referent) in model {
+        assert_eq!(rows.get(*hash), Some(referent));
+    }
+    assert!(rows.lines.last().is_none_or(|line| line.0.iter().any(Row::is_vacant)));
+    // A hash is looked for up to the first line that is not full.
+    for (at, line) in rows.lines.iter().enumerate() {
+        for row in line.0.iter().filter(|row| !row.is_vacant()) {
+            assert!((rows.home(row.hash)..at).all(|line| rows.is_full(line)));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put(u64),
+    Take(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Few hashes, so that many are put and taken again; several spans, so that tables grow and shrink.
+    let hash = prop_oneof![0..20_u64, 0..300_u64, any::<u64>()];
+    let step = (hash, any::<bool>());
+    let step = step.prop_map(|(hash, puts)| if puts { Step::Put(hash) } else { Step::Take(hash) });
+    proptest::collection::vec(step, 0..600)
+}
+
+proptest! {
+    #[test]
+    fn a_table_is_a_map(steps in steps()) {
+        let (mut rows, mut model) = (Rows::default(), HashMap::new());
+        for (number, step) in (0..).zip(steps) {
+            match step {
+                Step::Put(hash) => {
+                    let hash = EngineHash(hash);
+                    if let Err(at) = rows.find(hash) {
+                        rows.insert(at, hash, referent(number));
+                    }
+                    model.entry(hash).or_insert(referent(number));
+                }
+                Step::Take(hash) => {
+                    let found = rows.find(EngineHash(hash));
+                    prop_assert_eq!(found.is_ok(), model.remove(&EngineHash(hash)).is_some());
+                    if let Ok(at) = found {
+                        rows.remove(at);
+                    }
+                }
+            }
+            prop_assert_eq!(rows.get(EngineHash(7)), model.get(&EngineHash(7)));
+        }
+        check(&rows, &model);
+    }
+}
+
+#[test]
+fn churn_takes_no_memory_and_what_is_left_free_is_bounded() {
+    let mut rows = Rows::default();
+    let hash = |number: u64| EngineHash(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    for number in 0..100_000 {
+        let at = rows.find(hash(number)).expect_err("new");
+        rows.insert(at, hash(number), referent(1));
+        let room = rows.lines.len() * WIDTH;
+        assert!(number < 1_000 || room as u64 <= (number + 1) * 2, "{number}: {room}");
+    }
+    let before = rows.lines.capacity();
+    for number in 0..1_000_000 {
+        let at = rows.find(hash(number)).expect("held");
+        rows.remove(at);
+        let at = rows.find(hash(number + 100_000)).expect_err("new");
+        rows.insert(at, hash(number + 100_000), referent(1));
+    }
+    assert_eq!((rows.len(), rows.lines.capacity()), (100_000, before));
+    for number in 1_000_000..1_100_000 {
+        let at = rows.find(hash(number)).expect("held");
+        rows.remove(at);
+    }
+    assert!(rows.lines.capacity() <= HOMES_MIN + BEYOND);
+}
+
+#[test]
+fn hashes_that_gather_at_the_end_make_a_table_larger_instead_of_running_over_it() {
+    let mut rows = Rows::default();
+    let mut model = HashMap::new();
+    let at = rows.find(EngineHash(0)).expect_err("new");
+    rows.insert(at, EngineHash(0), referent(0));
+    model.insert(EngineHash(0), referent(0));
+    let last = (1..).map(EngineHash).filter(|hash| {
+        let [first, second] = rows.seeds;
+        let [low, high] = halves(u128::from(hash.0 ^ first) * u128::from(second));
+        (low ^ high) >> 54 == (1 << 10) - 1
+    });
+    let last: Vec<EngineHash> = last.take(3 * BEYOND * WIDTH).collect();
+    for hash in last {
+        let at = rows.find(hash).expect_err("new");
+        rows.insert(at, hash, referent(1));
+        model.insert(hash, referent(1));
+    }
+    check(&rows, &model);
+}
