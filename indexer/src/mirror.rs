@@ -25,7 +25,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use format::{FormatError, Saved};
+pub use format::{FormatError, Saved, encode};
 pub use load::{Loaded, load};
 pub use memory::MemoryStore;
 pub use metrics::MirrorMetrics;

@@ -43,7 +43,8 @@ pub(super) fn secret_check(hasher: &KeyHasher) -> u64 {
     hasher.root(&Namespace { model: "warmpath mirror", lora: None, salt: None }).0
 }
 
-pub(super) fn encode(name: &StreamName, taken: Taken, secret: Secret) -> Vec<u8> {
+/// The image as bytes.
+pub fn encode(name: &StreamName, taken: Taken, secret: Secret) -> Vec<u8> {
     let Taken { seq, batch, gathered } = taken;
     let saved = Saved {
         name: name.clone(),
