@@ -40,17 +40,14 @@ struct Row {
     referent: Referent,
 }
 
-/// Where a row is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where a row is, or would be put: the end of the search for a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::index) struct At {
     chunk: usize,
     row: usize,
-}
-
-/// What a hash is mixed to: where its search begins, and what it is known by there.
-#[derive(Clone, Copy, Debug)]
-struct Mixed {
+    /// Where the search began.
     home: usize,
+    /// What the hash is known by among the tags.
     tag: u8,
 }
 
@@ -102,30 +99,53 @@ impl Rows {
         taken.map(|(_, row)| (row.hash, &row.referent))
     }
 
+    /// Brings the hash's home into the cache. Returns something of it, to be used by the caller.
+    #[inline]
+    pub(super) fn touch(&self, hash: EngineHash) -> u8 {
+        self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
+    }
+
     /// Where the hash is, or where it would be put.
     #[inline]
     pub(super) fn find(&self, hash: EngineHash) -> Result<At, At> {
-        let Mixed { home, tag } = self.mix(hash);
-        let mut vacant = None;
-        let mut is_over = false;
-        let mut chunk = home;
-        for tags in self.chunks.get(home..).unwrap_or_default() {
-            if !is_over {
-                let is_it = |row: &usize| {
-                    self.rows.get(At { chunk, row: *row }.index()).is_some_and(|row| row.hash == hash)
-                };
-                if let Some(row) = tags.with_tag(tag).find(is_it) {
-                    return Ok(At { chunk, row });
-                }
-                is_over = tags.passed() == 0;
+        let at = self.home(hash);
+        let Some(tags) = self.chunks.get(at.home) else { return Err(at) };
+        for row in tags.with_tag(at.tag) {
+            let at = At { row, ..at };
+            if self.is_at(hash, at) {
+                return Ok(at);
             }
-            vacant = vacant.or_else(|| tags.vacant().map(|row| At { chunk, row }));
-            if is_over && let Some(vacant) = vacant {
-                return Err(vacant);
-            }
-            chunk += 1;
         }
-        Err(vacant.unwrap_or(At { chunk, row: 0 }))
+        match tags.vacant() {
+            Some(row) if tags.passed() == 0 => Err(At { row, ..at }),
+            vacant => self.find_behind(hash, at, vacant),
+        }
+    }
+
+    /// The same where the hash is not in its home. `vacant`: a row of that.
+    #[inline(never)]
+    fn find_behind(&self, hash: EngineHash, home: At, vacant: Option<usize>) -> Result<At, At> {
+        let mut vacant = vacant.map(|row| At { row, ..home });
+        let mut may_be_behind = self.chunks.get(home.home).is_some_and(|tags| tags.passed() > 0);
+        let mut at = At { chunk: home.home + 1, ..home };
+        while (may_be_behind || vacant.is_none())
+            && let Some(tags) = self.chunks.get(at.chunk)
+        {
+            if may_be_behind
+                && let Some(row) = tags.with_tag(at.tag).find(|row| self.is_at(hash, At { row: *row, ..at }))
+            {
+                return Ok(At { row, ..at });
+            }
+            may_be_behind &= tags.passed() > 0;
+            vacant = vacant.or_else(|| tags.vacant().map(|row| At { row, ..at }));
+            at.chunk += 1;
+        }
+        Err(vacant.unwrap_or(at))
+    }
+
+    #[inline]
+    fn is_at(&self, hash: EngineHash, at: At) -> bool {
+        self.rows.get(at.index()).is_some_and(|row| row.hash == hash)
     }
 
     /// Where the hash is, which was at `at` before others were put in.
@@ -133,8 +153,7 @@ impl Rows {
     pub(super) fn find_again(&self, hash: EngineHash, at: At) -> Option<At> {
         let is_taken =
             self.chunks.get(at.chunk).and_then(|chunk| chunk.0.get(at.row)).is_some_and(|tag| *tag != 0);
-        let is_there = is_taken && self.rows.get(at.index()).is_some_and(|row| row.hash == hash);
-        if is_there { Some(at) } else { self.find(hash).ok() }
+        if is_taken && self.is_at(hash, at) { Some(at) } else { self.find(hash).ok() }
     }
 
     /// Puts a hash where it was [not found](Self::find). Returns where it is.
@@ -150,10 +169,10 @@ impl Rows {
         at
     }
 
-    /// Takes out the row where this hash was [found](Self::find).
-    pub(super) fn remove(&mut self, hash: EngineHash, at: At) {
-        let Mixed { home, .. } = self.mix(hash);
-        self.chunks.get_mut(home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::unpass);
+    /// Takes out the row where a hash was [found](Self::find).
+    #[inline]
+    pub(super) fn remove(&mut self, at: At) {
+        self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::unpass);
         if let Some(chunk) = self.chunks.get_mut(at.chunk) {
             chunk.set_tag(at.row, 0);
         }
@@ -165,24 +184,24 @@ impl Rows {
 
     #[inline]
     fn put(&mut self, at: At, row: Row) {
-        let Mixed { home, tag } = self.mix(row.hash);
-        self.chunks.get_mut(home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::pass);
+        self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::pass);
         if let (Some(chunk), Some(place)) = (self.chunks.get_mut(at.chunk), self.rows.get_mut(at.index())) {
-            chunk.set_tag(at.row, tag);
+            chunk.set_tag(at.row, at.tag);
             *place = row;
         }
     }
 
     /// Homes lie in the order of what hashes are mixed to, however many there are.
     #[inline]
-    fn mix(&self, hash: EngineHash) -> Mixed {
+    fn home(&self, hash: EngineHash) -> At {
         let [first, second] = self.seeds;
         let [low, high] = halves(u128::from(hash.0 ^ first) * u128::from(second));
         let mixed = low ^ high;
         let homes = u64::try_from(self.homes).unwrap_or(u64::MAX);
         let [_, home] = halves(u128::from(mixed) * u128::from(homes));
         let [tag, ..] = mixed.to_le_bytes();
-        Mixed { home: usize::try_from(home).unwrap_or(usize::MAX), tag: tag | 0x80 }
+        let home = usize::try_from(home).unwrap_or(usize::MAX);
+        At { chunk: home, row: 0, home, tag: tag | 0x80 }
     }
 
     /// The same rows in a table of another size; a larger one where they gather at the end of it.

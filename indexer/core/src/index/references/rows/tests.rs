@@ -20,7 +20,7 @@ fn check(rows: &Rows, model: &HashMap<EngineHash, Referent>) {
     let mut passed = vec![0_usize; rows.chunks.len()];
     for (hash, _) in rows.iter() {
         let at = rows.find(hash).expect("held");
-        passed[rows.mix(hash).home..at.chunk].iter_mut().for_each(|count| *count += 1);
+        passed[at.home..at.chunk].iter_mut().for_each(|count| *count += 1);
     }
     for (chunk, passed) in rows.chunks.iter().zip(passed) {
         assert!(usize::from(chunk.passed()) == passed || chunk.passed() == u8::MAX);
@@ -59,7 +59,7 @@ proptest! {
                     let found = rows.find(hash);
                     prop_assert_eq!(found.is_ok(), model.remove(&hash).is_some());
                     if let Ok(at) = found {
-                        rows.remove(hash, at);
+                        rows.remove(at);
                     }
                 }
             }
@@ -82,14 +82,14 @@ fn churn_takes_no_memory_and_what_is_left_free_is_bounded() {
     let before = rows.rows.capacity();
     for number in 0..1_000_000 {
         let at = rows.find(hash(number)).expect("held");
-        rows.remove(hash(number), at);
+        rows.remove(at);
         let at = rows.find(hash(number + 100_000)).expect_err("new");
         rows.insert(at, hash(number + 100_000), referent(1));
     }
     assert_eq!((rows.len(), rows.rows.capacity()), (100_000, before));
     for number in 1_000_000..1_100_000 {
         let at = rows.find(hash(number)).expect("held");
-        rows.remove(hash(number), at);
+        rows.remove(at);
     }
     assert!(rows.chunks.capacity() <= HOMES_MIN + BEYOND);
 }
@@ -104,7 +104,7 @@ fn hashes_that_gather_at_the_end_make_a_table_larger_instead_of_running_over_it(
     let last = (1..).map(EngineHash).filter(|hash| {
         // In the last of a thousand parts, whatever the number of homes.
         let many = Rows { homes: 1_000, seeds: rows.seeds, ..Rows::default() };
-        many.mix(*hash).home == 999
+        many.home(*hash).home == 999
     });
     let last: Vec<EngineHash> = last.take(3 * BEYOND * WIDTH).collect();
     for hash in last {
