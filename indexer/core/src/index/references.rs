@@ -108,8 +108,9 @@ impl References {
     /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
     /// would be waited for by itself, which is most of what an event costs.
     pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let touched = hashes.iter().fold(0, |sum, hash| self.hashes.touch(*hash) ^ sum);
-        std::hint::black_box(touched);
+        let touched = hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch(*hash));
+        let known = hashes.iter().filter(|hash| self.hashes.get(**hash).is_some()).count();
+        std::hint::black_box((touched, known));
     }
 
     /// Every engine hash with its copies in all groups, in no order.
@@ -202,6 +203,19 @@ impl References {
         {
             referent.set_place(place);
         }
+    }
+
+    /// Takes one copy off the hash, and the hash with its last one, and a spare one off its block. Returns the block's place,
+    /// and whether there was a spare one; `None`: the hash is not known.
+    #[inline]
+    pub(super) fn take(&mut self, hash: EngineHash, group: usize) -> Option<(Place, bool)> {
+        let at = self.hashes.find(hash).ok()?;
+        let referent = self.hashes.at_mut(at)?;
+        let place = referent.place();
+        if referent.uncount() {
+            self.hashes.remove(at);
+        }
+        Some((place, self.take_spare(place, group)))
     }
 
     /// Counts a copy again that was taken off too early.

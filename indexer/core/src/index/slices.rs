@@ -144,12 +144,10 @@ impl Index {
         for hashes in hashes.chunks(SLICE) {
             leaving.clear();
             for hash in hashes {
-                let Some(place) = stream.pool.place(*hash) else {
+                let Some((place, is_spare)) = stream.pool.take(*hash, group) else {
                     self.stats.unknown_removals += 1;
                     continue;
                 };
-                let is_spare = stream.pool.take_spare(place, group);
-                stream.pool.unrefer(*hash);
                 if !is_spare {
                     leaving.push(Leaving { hash: *hash, place, left: None });
                 }

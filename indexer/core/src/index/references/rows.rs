@@ -1,9 +1,10 @@
-//! A table of engine hashes in which each of them costs one line of the cache, most of the time.
+//! A table of engine hashes. Most of what is asked of it is whether a hash is new, and nearly always it is: so beside the
+//! rows there is a byte of each, its tag, and a row is read only where the tag is that of the hash.
 //!
-//! A hash has a line that is its home, and where that is full, the next one that is not. Lines lie in the order of the
-//! hashes that they are home to, so that a table of another size is filled from the beginning to the end. What is taken
-//! out of a full line is filled by a row behind it that may go there, so no marks are left that would make probes longer,
-//! and churn takes no memory. Tables grow by half: what is left free is between a fifth and about a half.
+//! Tags lie in chunks. A hash has a chunk that is its home, and where that is full, the next one with room; each chunk
+//! counts what went past it, so that a search ends where nothing did. Taking a row out therefore moves nothing and leaves
+//! no mark, and churn takes no memory. Chunks lie in the order of the hashes that they are home to, so that a table of
+//! another size is filled from the beginning to the end. Tables grow by half.
 
 use std::hash::BuildHasher;
 
@@ -16,46 +17,57 @@ use super::Referent;
 
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// The last one is never full. Empty until something is held.
-    lines: Vec<Line>,
-    /// Lines that are home to some hash: all but the last few.
+    /// Empty until something is held.
+    chunks: Vec<Chunk>,
+    /// Of each chunk as many as it has tags.
+    rows: Vec<Row>,
+    /// Chunks that are home to some hash: all but the last few.
     homes: usize,
     taken: usize,
     /// Random, so that nobody can choose hashes that gather in one place.
     seeds: [u64; 2],
 }
 
+/// A tag per row, 0 where that is vacant, and in the last byte how many rows went past: at its largest it is not exact any
+/// more, and stays.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Line([Row; WIDTH]);
+#[repr(align(16))]
+struct Chunk([u8; WIDTH + 1]);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     hash: EngineHash,
-    /// Without copies: the row is vacant, and zero.
     referent: Referent,
 }
 
-/// Where a row is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where a row is, or would be put: the end of the search for a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::index) struct At {
-    line: usize,
+    chunk: usize,
     row: usize,
+    /// Where the search began.
+    home: usize,
+    /// What the hash is known by among the tags.
+    tag: u8,
 }
 
-/// Rows of a line.
-const WIDTH: usize = 4;
+/// Rows of a chunk.
+const WIDTH: usize = 15;
 
-const _: () = assert!(size_of::<Line>() == 64);
+/// Chunks of the smallest table.
+const HOMES_MIN: usize = 1;
 
-/// Lines of the smallest table.
-const HOMES_MIN: usize = 2;
+/// Chunks beyond the last home, for what finds its own full.
+const BEYOND: usize = 4;
 
-/// Lines beyond the last home, for what finds its own full.
-const BEYOND: usize = 16;
+/// Most rows taken of those in homes, in eighths.
+const FULL: usize = 7;
 
-/// Most rows taken of those in homes, in sixteenths.
-const FULL: usize = 13;
+/// In each byte the highest bit, which the tag of a taken row has.
+const TAKEN: u128 = 0x80 * EACH;
+const EACH: u128 = 0x0101_0101_0101_0101_0101_0101_0101_0101;
+/// The bytes that are tags.
+const TAGS: u128 = u128::MAX >> 8;
 
 // === impl Rows ===
 
@@ -75,161 +87,234 @@ impl Rows {
 
     /// Hashes that there is room for before memory is taken.
     pub(super) fn capacity(&self) -> usize {
-        self.homes * WIDTH * FULL / 16
+        self.homes * WIDTH * FULL / 8
     }
 
     #[inline]
     pub(super) fn get(&self, hash: EngineHash) -> Option<&Referent> {
         let at = self.find(hash).ok()?;
-        self.lines.get(at.line)?.0.get(at.row).map(|row| &row.referent)
+        self.rows.get(at.index()).map(|row| &row.referent)
     }
 
     /// What a row has that was [found](Self::find).
     #[inline]
     pub(super) fn at_mut(&mut self, at: At) -> Option<&mut Referent> {
-        self.row_mut(at).map(|row| &mut row.referent)
-    }
-
-    /// Something of the hash's home, which brings that into the cache.
-    #[inline]
-    pub(super) fn touch(&self, hash: EngineHash) -> u32 {
-        self.lines
-            .get(self.home(hash))
-            .map_or(0, |line| line.0.as_slice().first().map_or(0, |row| row.referent.chain))
+        self.rows.get_mut(at.index()).map(|row| &mut row.referent)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EngineHash, &Referent)> {
-        let taken = self.lines.iter().flat_map(|line| &line.0).filter(|row| !row.is_vacant());
-        taken.map(|row| (row.hash, &row.referent))
+        let tags = self.chunks.iter().flat_map(Chunk::tags);
+        let taken = tags.zip(&self.rows).filter(|(tag, _)| **tag != 0);
+        taken.map(|(_, row)| (row.hash, &row.referent))
+    }
+
+    /// Brings the hash's home into the cache. Returns something of it, to be used by the caller.
+    #[inline]
+    pub(super) fn touch(&self, hash: EngineHash) -> u8 {
+        self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
     }
 
     /// Where the hash is, or where it would be put.
     #[inline]
     pub(super) fn find(&self, hash: EngineHash) -> Result<At, At> {
-        let home = self.home(hash);
-        let mut line = home;
-        for Line(rows) in self.lines.get(home..).unwrap_or_default() {
-            if let Some(row) = rows.iter().position(|row| row.hash == hash && !row.is_vacant()) {
-                return Ok(At { line, row });
+        let at = self.home(hash);
+        let Some(tags) = self.chunks.get(at.home) else { return Err(at) };
+        for row in tags.with_tag(at.tag) {
+            let at = At { row, ..at };
+            if self.is_at(hash, at) {
+                return Ok(at);
             }
-            if let Some(row) = rows.iter().position(Row::is_vacant) {
-                return Err(At { line, row });
-            }
-            line += 1;
         }
-        Err(At { line, row: 0 })
+        match tags.vacant() {
+            Some(row) if tags.passed() == 0 => Err(At { row, ..at }),
+            vacant => self.find_behind(hash, at, vacant),
+        }
+    }
+
+    /// The same where the hash is not in its home. `vacant`: a row of that.
+    #[inline(never)]
+    fn find_behind(&self, hash: EngineHash, home: At, vacant: Option<usize>) -> Result<At, At> {
+        let mut vacant = vacant.map(|row| At { row, ..home });
+        let mut may_be_behind = self.chunks.get(home.home).is_some_and(|tags| tags.passed() > 0);
+        let mut at = At { chunk: home.home + 1, ..home };
+        while (may_be_behind || vacant.is_none())
+            && let Some(tags) = self.chunks.get(at.chunk)
+        {
+            if may_be_behind
+                && let Some(row) = tags.with_tag(at.tag).find(|row| self.is_at(hash, At { row: *row, ..at }))
+            {
+                return Ok(At { row, ..at });
+            }
+            may_be_behind &= tags.passed() > 0;
+            vacant = vacant.or_else(|| tags.vacant().map(|row| At { row, ..at }));
+            at.chunk += 1;
+        }
+        Err(vacant.unwrap_or(at))
+    }
+
+    #[inline]
+    fn is_at(&self, hash: EngineHash, at: At) -> bool {
+        self.rows.get(at.index()).is_some_and(|row| row.hash == hash)
     }
 
     /// Where the hash is, which was at `at` before others were put in.
     #[inline]
     pub(super) fn find_again(&self, hash: EngineHash, at: At) -> Option<At> {
-        let row = self.lines.get(at.line).and_then(|line| line.0.get(at.row));
-        let is_there = row.is_some_and(|row| row.hash == hash && !row.is_vacant());
-        if is_there { Some(at) } else { self.find(hash).ok() }
+        let is_taken =
+            self.chunks.get(at.chunk).and_then(|chunk| chunk.0.get(at.row)).is_some_and(|tag| *tag != 0);
+        if is_taken && self.is_at(hash, at) { Some(at) } else { self.find(hash).ok() }
     }
 
     /// Puts a hash where it was [not found](Self::find). Returns where it is.
     #[inline]
     pub(super) fn insert(&mut self, at: At, hash: EngineHash, referent: Referent) -> At {
         let mut at = at;
-        while self.taken >= self.capacity() || at.line + 1 >= self.lines.len() {
+        while self.taken >= self.capacity() || at.chunk >= self.chunks.len() {
             self.resize((self.homes + self.homes.div_ceil(2)).max(HOMES_MIN));
             at = self.find(hash).unwrap_or_else(|at| at);
         }
-        self.set(at, Row { hash, referent });
+        self.put(at, Row { hash, referent });
         self.taken += 1;
         at
     }
 
     /// Takes out the row where a hash was [found](Self::find).
+    #[inline]
     pub(super) fn remove(&mut self, at: At) {
-        let mut hole = at;
-        // Nothing went past a line that is not full.
-        let mut line = if self.is_full(at.line) { at.line + 1 } else { self.lines.len() };
-        while let Some(Line(rows)) = self.lines.get(line) {
-            let may_go = |row: &Row| !row.is_vacant() && self.home(row.hash) <= hole.line;
-            let (mover, is_full) = (rows.iter().position(may_go), self.is_full(line));
-            if let Some(row) = mover
-                && let Some(moved) = rows.get(row).copied()
-            {
-                self.set(hole, moved);
-                hole = At { line, row };
-            }
-            line = if is_full { line + 1 } else { self.lines.len() };
+        self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::unpass);
+        if let Some(chunk) = self.chunks.get_mut(at.chunk) {
+            chunk.set_tag(at.row, 0);
         }
-        self.set(hole, Row::default());
         self.taken -= 1;
-        if self.taken < self.homes * WIDTH / SHRINK_BELOW {
+        if self.taken < self.homes * WIDTH / SHRINK_BELOW && self.homes > HOMES_MIN {
             self.resize((self.taken * 2 / WIDTH).max(HOMES_MIN));
         }
     }
 
-    fn is_full(&self, line: usize) -> bool {
-        self.lines.get(line).is_some_and(|line| !line.0.iter().any(Row::is_vacant))
-    }
-
     #[inline]
-    fn row_mut(&mut self, at: At) -> Option<&mut Row> {
-        self.lines.get_mut(at.line)?.0.get_mut(at.row)
-    }
-
-    #[inline]
-    fn set(&mut self, at: At, row: Row) {
-        if let Some(place) = self.row_mut(at) {
+    fn put(&mut self, at: At, row: Row) {
+        self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::pass);
+        if let (Some(chunk), Some(place)) = (self.chunks.get_mut(at.chunk), self.rows.get_mut(at.index())) {
+            chunk.set_tag(at.row, at.tag);
             *place = row;
         }
     }
 
-    /// From a hash to a line, so that the order of what hashes are mixed to is that of their homes, however many there are.
+    /// Homes lie in the order of what hashes are mixed to, however many there are.
     #[inline]
-    fn home(&self, hash: EngineHash) -> usize {
+    fn home(&self, hash: EngineHash) -> At {
         let [first, second] = self.seeds;
         let [low, high] = halves(u128::from(hash.0 ^ first) * u128::from(second));
+        let mixed = low ^ high;
         let homes = u64::try_from(self.homes).unwrap_or(u64::MAX);
-        let [_, home] = halves(u128::from(low ^ high) * u128::from(homes));
-        usize::try_from(home).unwrap_or(usize::MAX)
+        let [_, home] = halves(u128::from(mixed) * u128::from(homes));
+        let [tag, ..] = mixed.to_le_bytes();
+        let home = usize::try_from(home).unwrap_or(usize::MAX);
+        At { chunk: home, row: 0, home, tag: tag | 0x80 }
     }
 
     /// The same rows in a table of another size; a larger one where they gather at the end of it.
     #[cold]
     fn resize(&mut self, homes: usize) {
-        let old = std::mem::take(&mut self.lines);
+        let chunks = std::mem::take(&mut self.chunks);
+        let rows = std::mem::take(&mut self.rows);
         self.homes = homes;
         loop {
-            self.lines = vec![Line::default(); self.homes + BEYOND];
-            if self.fill(&old) {
+            self.chunks = vec![Chunk::default(); self.homes + BEYOND];
+            self.rows = vec![Row::default(); self.chunks.len() * WIDTH];
+            let taken = chunks.iter().flat_map(Chunk::tags).zip(&rows).filter(|(tag, _)| **tag != 0);
+            if self.fill(taken.map(|(_, row)| *row)) {
                 return;
             }
             self.homes += self.homes.div_ceil(2);
         }
     }
 
-    fn fill(&mut self, old: &[Line]) -> bool {
-        for row in old.iter().flat_map(|line| &line.0).filter(|row| !row.is_vacant()) {
+    fn fill(&mut self, mut rows: impl Iterator<Item = Row>) -> bool {
+        rows.all(|row| {
             let at = self.find(row.hash).unwrap_or_else(|at| at);
-            if at.line + 1 >= self.lines.len() {
-                return false;
-            }
-            self.set(at, *row);
-        }
-        true
+            self.put(at, row);
+            at.chunk < self.chunks.len()
+        })
     }
 }
 
 impl Default for Rows {
     fn default() -> Self {
         let random = DefaultHashBuilder::default();
-        Self { lines: Vec::new(), homes: 0, taken: 0, seeds: [random.hash_one(0), random.hash_one(1) | 1] }
+        let seeds = [random.hash_one(0), random.hash_one(1) | 1];
+        Self { chunks: Vec::new(), rows: Vec::new(), homes: 0, taken: 0, seeds }
     }
 }
 
-// === impl Row ===
+// === impl Chunk ===
 
-impl Row {
-    #[inline]
-    fn is_vacant(&self) -> bool {
-        self.referent.copies() == 0
+impl Chunk {
+    fn tags(&self) -> &[u8] {
+        self.0.split_last().map_or(&[], |(_, tags)| tags)
     }
+
+    #[inline]
+    fn word(&self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+
+    /// Rows with this tag, and perhaps others.
+    #[inline]
+    fn with_tag(&self, tag: u8) -> impl Iterator<Item = usize> + use<> {
+        let unlike = self.word() ^ (u128::from(tag) * EACH);
+        // Bytes that are zero; a borrow may add some above such a one.
+        let mut alike = unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS;
+        std::iter::from_fn(move || {
+            let row = byte_of(alike)?;
+            alike &= alike - 1;
+            Some(row)
+        })
+    }
+
+    /// The first row that is not taken.
+    #[inline]
+    fn vacant(&self) -> Option<usize> {
+        byte_of(!self.word() & TAKEN & TAGS)
+    }
+
+    fn set_tag(&mut self, row: usize, tag: u8) {
+        if let Some(place) = self.0.get_mut(row) {
+            *place = tag;
+        }
+    }
+
+    fn passed(&self) -> u8 {
+        let [.., passed] = self.0;
+        passed
+    }
+
+    fn pass(&mut self) {
+        let [.., passed] = &mut self.0;
+        *passed = passed.saturating_add(1);
+    }
+
+    fn unpass(&mut self) {
+        let [.., passed] = &mut self.0;
+        if *passed < u8::MAX {
+            *passed = passed.saturating_sub(1);
+        }
+    }
+}
+
+// === impl At ===
+
+impl At {
+    #[inline]
+    fn index(self) -> usize {
+        self.chunk * WIDTH + self.row
+    }
+}
+
+/// The lowest byte with a bit.
+#[inline]
+fn byte_of(bits: u128) -> Option<usize> {
+    if bits == 0 { None } else { usize::try_from(bits.trailing_zeros() / u8::BITS).ok() }
 }
 
 fn halves(number: u128) -> [u64; 2] {
