@@ -38,7 +38,7 @@ mod stats;
 
 use buffer::Buffer;
 pub use config::SequencerConfig;
-pub use stats::SequencerStats;
+pub use stats::{SequencerStats, Waiting};
 
 /// What happens on a stream. `B` is a batch, decoded or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +53,10 @@ pub enum Input<B> {
     Replayed { seq: u64, batch: B },
     /// The end marker of that answer came.
     ReplayEnded,
-    /// The batch `seq`, just applied, emptied the engine's cache.
+    /// The batch `seq`, just applied, emptied the engine's cache. To be told before any other action is taken.
     Emptied { seq: u64 },
-    /// The batch `seq`, just given to be applied, was no batch.
+    /// The batch `seq`, just given to be applied, was no batch. To be told before any other action is taken, with those
+    /// that are left.
     Undecodable { seq: u64 },
     /// Time passed.
     Tick,
@@ -142,7 +143,7 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    /// The one transition function: takes an input and appends what to do.
+    /// The one transition function: takes an input and adds what to do to what is left to do.
     pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut VecDeque<Action<B>>) {
         if let Input::Published { .. } | Input::Replayed { .. } | Input::ReplayEnded = input {
             self.silence = Silence::Broken;
@@ -158,7 +159,15 @@ impl<B: Weight> Sequencer<B> {
                     self.degraded = None;
                 }
             }
-            Input::Undecodable { seq } => self.lose(DegradedBy::Undecodable, seq.saturating_add(1), actions),
+            Input::Undecodable { seq } => {
+                let since = seq.saturating_add(1);
+                // A later loss may be known already.
+                if self.degraded.is_none_or(|(_, known)| known <= since) {
+                    self.degraded = Some((DegradedBy::Undecodable, since));
+                }
+                // Before what follows the batch and is still to be applied.
+                actions.push_front(Action::Clear(ClearCause::EventsLost));
+            }
             Input::Tick => self.tick(now, actions),
         }
     }
@@ -178,6 +187,12 @@ impl<B: Weight> Sequencer<B> {
     #[must_use]
     pub fn last_applied(&self) -> Option<u64> {
         self.next?.checked_sub(1)
+    }
+
+    /// What waits for batches before it: bounded by the configuration.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.size()
     }
 
     #[must_use]

@@ -103,10 +103,10 @@ impl Stream {
         ]
     }
 
-    /// Reads what is ready. Changes of the connection first: they tell how to take the messages after them.
+    /// Reads what is ready. Changes of the connection first: they tell how to take the messages and answers after them.
     pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) {
         // Even if it was not ready: a connection is told before its first message, but perhaps only just.
-        if ready.monitor || ready.events {
+        if ready.monitor || ready.events || ready.replay {
             self.read_monitor(turn);
         }
         if ready.replay {
@@ -139,6 +139,7 @@ impl Stream {
             is_connected: self.is_connected,
             last_seq: self.sequencer.last_applied(),
             sequence: self.sequencer.stats(),
+            waiting: self.sequencer.waiting(),
             read: self.read,
             last_batch_at: self.last_batch_at,
             lag_ms: self.lag_ms,

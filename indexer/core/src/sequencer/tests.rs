@@ -267,6 +267,11 @@ fn when_a_replay_that_failed_works_again_the_history_is_fetched() {
     assert_eq!(bench.after(5_000), ["ask 7"]);
     assert_eq!(bench.replayed(7), [""; 0]);
     assert_eq!(bench.input(Input::ReplayEnded), ["clear Restarted", "ask 0"]);
+    for seq in 0..7 {
+        bench.replayed(seq);
+    }
+    // Numbers of this connection still only rise.
+    assert_eq!(bench.published(7), ["drop replay", "clear Restarted", "ask 0"]);
     for seq in 0..8 {
         bench.replayed(seq);
     }
@@ -319,6 +324,48 @@ fn a_batch_that_does_not_decode_is_a_loss() {
     assert_eq!(bench.input(Input::Undecodable { seq: 2 }), ["clear EventsLost"]);
     assert_eq!(bench.trust(), "degraded undecodable");
     assert_eq!(bench.published(3), ["apply 3"]);
+}
+
+/// What follows such a batch in one go is applied after the loss, not forgotten with what came before.
+#[test]
+fn a_batch_that_does_not_decode_among_others_loses_what_came_before_it() {
+    let mut bench = Bench::live(true);
+    bench.published(4);
+    bench.published(5);
+    bench.replayed(3);
+    bench.sequencer.admit(Input::ReplayEnded, bench.now, &mut bench.actions);
+    let first = bench.actions.pop_front().map(|action| short(&action));
+    assert_eq!(first.as_deref(), Some("apply 4"));
+    assert_eq!(bench.input(Input::Undecodable { seq: 4 }), ["clear EventsLost", "apply 5"]);
+}
+
+/// The batches before the loss are applied after it became known.
+#[test]
+fn an_emptied_cache_before_a_known_loss_does_not_heal_it() {
+    let mut bench = Bench::new(true);
+    bench.input(Input::Connected);
+    bench.published(0);
+    bench.published(1);
+    assert_eq!(bench.replayed(4), ["apply 0", "apply 1", "clear EventsLost", "restore 4"]);
+    bench.input(Input::Undecodable { seq: 0 });
+    bench.input(Input::Emptied { seq: 1 });
+    bench.input(Input::ReplayEnded);
+    assert_eq!(bench.trust(), "degraded buffer_too_short");
+    bench.input(Input::Emptied { seq: 4 });
+    assert_eq!(bench.trust(), "live");
+}
+
+#[test]
+fn what_a_replay_no_longer_has_may_have_been_published_meanwhile() {
+    let mut bench = Bench::new(true);
+    assert_eq!(bench.input(Input::Connected), ["ask 0"]);
+    for seq in 0..3 {
+        assert_eq!(bench.published(seq), [""; 0]);
+    }
+    assert_eq!(bench.replayed(2), ["apply 0", "apply 1", "apply 2"]);
+    assert_eq!(bench.replayed(3), ["restore 3"]);
+    assert_eq!(bench.input(Input::ReplayEnded), [""; 0]);
+    assert_eq!(bench.trust(), "live");
 }
 
 #[test]
