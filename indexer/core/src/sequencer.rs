@@ -17,8 +17,9 @@
 //!
 //! What the engine's protocol makes necessary:
 //!
-//! - There is no epoch in the messages. Numbers that fall mean a restart; a new process that already passed the old
-//!   number looks like a gap. So every new connection counts as a possible restart: clear, replay from 0.
+//! - There is no epoch in the messages. Numbers that fall mean a restart, unless the batch was made before the last one:
+//!   then it is late, or came twice. A new process that already passed the old number looks like a gap. So every new
+//!   connection counts as a possible restart: clear, replay from 0.
 //! - Batches published while a replay runs wait, and are applied after what they come after.
 //! - A replay silently starts at the oldest batch kept, and may lose some in the middle. Both show in the numbers.
 //! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
@@ -76,10 +77,15 @@ pub enum Action<B> {
     DropReplay,
 }
 
-/// What a waiting batch weighs.
+/// What must be known of a batch before it is decoded.
 pub trait Weight {
     /// Bytes of memory.
     fn bytes(&self) -> usize;
+
+    /// When the engine made it, by its own clock, in seconds; `None` where that is not known.
+    fn made_at(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// See the module's documentation.
@@ -89,8 +95,10 @@ pub struct Sequencer<B> {
     state: State,
     /// The number of the next batch to apply; `None`: whatever comes next.
     next: Option<u64>,
-    /// The last number on the event socket of this connection. They only rise there.
+    /// The highest number on the event socket of this connection. They rise there.
     last_published: Option<u64>,
+    /// When the batch of that number was made.
+    last_made_at: Option<f64>,
     /// Why the index is incomplete, and from which batch on it was built.
     degraded: Option<(DegradedBy, u64)>,
     waiting: Buffer<B>,
@@ -136,6 +144,7 @@ impl<B: Weight> Sequencer<B> {
             state: State::Cold,
             next: None,
             last_published: None,
+            last_made_at: None,
             degraded: None,
             waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
             silence: Silence::Lasts { since: now },
@@ -232,6 +241,7 @@ impl<B: Weight> Sequencer<B> {
         self.waiting.clear();
         self.degraded = None;
         self.last_published = None;
+        self.last_made_at = None;
         if self.config.has_replay {
             self.next = Some(0);
             self.ask(0, 1, now, actions);
@@ -253,7 +263,7 @@ impl<B: Weight> Sequencer<B> {
             // The message overtook the news of its connection.
             State::Cold => self.begin_anew(now, actions),
             State::Live { .. } | State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } => {
-                if self.has_restarted(seq, now) {
+                if self.has_restarted(seq, &batch, now) {
                     self.stats.restarts += 1;
                     if let State::Probing { .. } | State::Replaying { .. } = self.state {
                         actions.push_back(Action::DropReplay);
@@ -262,7 +272,10 @@ impl<B: Weight> Sequencer<B> {
                 }
             }
         }
-        self.last_published = Some(seq);
+        if self.last_published.is_none_or(|last| seq > last) {
+            self.last_published = Some(seq);
+            self.last_made_at = batch.made_at();
+        }
         match self.state {
             State::Cold => {
                 if seq > 0 {
@@ -277,10 +290,11 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    /// Numbers of one connection only rise, except that a replay may have brought a batch before its publication.
-    fn has_restarted(&self, seq: u64, now: Millis) -> bool {
+    /// Numbers of one connection rise, except that a batch may be late, and that a replay may have brought one before its
+    /// publication.
+    fn has_restarted(&self, seq: u64, batch: &B, now: Millis) -> bool {
         if self.last_published.is_some_and(|last| seq <= last) {
-            return true;
+            return !self.is_late(seq, batch);
         }
         let may_overlap = match self.state {
             State::Live { replayed_at, .. } | State::Probing { replayed_at, .. } => {
@@ -289,6 +303,12 @@ impl<B: Weight> Sequencer<B> {
             State::Cold | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
         };
         !may_overlap && self.next.is_some_and(|next| seq < next)
+    }
+
+    /// The batch was made before, or is, the last one published. A process that begins anew makes its batches later; its first
+    /// number is believed to be one even if its clock was set back.
+    fn is_late(&self, seq: u64, batch: &B) -> bool {
+        seq > 0 && batch.made_at().zip(self.last_made_at).is_some_and(|(made, last)| made <= last)
     }
 
     fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {

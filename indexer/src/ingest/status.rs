@@ -65,6 +65,31 @@ pub(super) struct Board {
     streams: Mutex<BTreeMap<StreamId, StreamStatus>>,
 }
 
+// === impl StreamStatus ===
+
+impl StreamStatus {
+    /// Of a stream of which nothing is known yet.
+    #[must_use]
+    pub fn new(id: StreamId, endpoint: String, rank: u32) -> Self {
+        Self {
+            id,
+            endpoint,
+            rank,
+            trust: Trust::Recovering,
+            is_connected: false,
+            last_seq: None,
+            sequence: SequencerStats::default(),
+            waiting: Waiting::default(),
+            read: ReadStats::default(),
+            last_batch_at: None,
+            lag_ms: None,
+            blocks: 0,
+            block_size: None,
+            error: None,
+        }
+    }
+}
+
 // === impl ReadStats ===
 
 impl ReadStats {

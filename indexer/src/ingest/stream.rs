@@ -132,9 +132,6 @@ impl Stream {
         }
         let held = index.read().stream_stats(self.spec.id);
         Some(StreamStatus {
-            id: self.spec.id,
-            endpoint: self.spec.endpoint.clone(),
-            rank: self.spec.rank,
             trust: self.trust,
             is_connected: self.is_connected,
             last_seq: self.sequencer.last_applied(),
@@ -146,6 +143,7 @@ impl Stream {
             blocks: held.map_or(0, |held| held.blocks),
             block_size: held.and_then(|held| held.block_size),
             error: self.error.map(|error| error.to_string()),
+            ..StreamStatus::new(self.spec.id, self.spec.endpoint.clone(), self.spec.rank)
         })
     }
 

@@ -6,4 +6,6 @@ mod bench;
 mod connections;
 mod engine;
 mod gaps;
+mod logs;
 mod metrics;
+mod sources;

@@ -81,9 +81,9 @@ impl<B: Weight> Sequencer<B> {
                     self.begin_anew(now, actions);
                 } else if matches!(self.degraded, Some((DegradedBy::ReplayFailed, _))) {
                     // The replay works again, so what was given up can be had. The connection is the one that it was.
-                    let last_published = self.last_published;
+                    let last = (self.last_published, self.last_made_at);
                     self.begin_anew(now, actions);
-                    self.last_published = last_published;
+                    (self.last_published, self.last_made_at) = last;
                 } else {
                     self.state = State::Live { heard_at: now, replayed_at };
                 }

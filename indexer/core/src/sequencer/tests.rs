@@ -3,13 +3,20 @@ use super::*;
 mod model;
 mod table;
 
-/// A batch that says only which one it is.
+/// A batch that says only which one it is, and from a million on when it was made: a second for each million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbered(pub(super) u64);
+
+const SECOND: u64 = 1_000_000;
 
 impl Weight for Numbered {
     fn bytes(&self) -> usize {
         100
+    }
+
+    fn made_at(&self) -> Option<f64> {
+        let seconds = self.0 / SECOND;
+        (seconds > 0).then_some(seconds as f64)
     }
 }
 
@@ -38,6 +45,11 @@ impl Bench {
 
     pub(super) fn published(&mut self, seq: u64) -> Vec<String> {
         self.input(Input::Published { seq, batch: Numbered(seq) })
+    }
+
+    /// Published, and made at this second of the engine's clock.
+    fn published_at(&mut self, seq: u64, second: u64) -> Vec<String> {
+        self.input(Input::Published { seq, batch: Numbered(second * SECOND + seq) })
     }
 
     pub(super) fn replayed(&mut self, seq: u64) -> Vec<String> {
@@ -72,7 +84,7 @@ impl Bench {
 pub(super) fn short(action: &Action<Numbered>) -> String {
     match action {
         Action::Apply { seq, batch, origin } => {
-            assert_eq!(*seq, batch.0);
+            assert_eq!(*seq % SECOND, batch.0 % SECOND);
             match origin {
                 Origin::Published => format!("apply {seq}"),
                 Origin::Replayed => format!("restore {seq}"),
@@ -136,6 +148,38 @@ fn c1_a_number_that_falls_is_a_restart_with_and_without_replay() {
     assert_eq!(bench.published(0), ["clear Restarted", "apply 0"]);
     assert_eq!(bench.trust(), "live");
     assert_eq!(bench.sequencer.stats().restarts, 1);
+}
+
+/// What was made before the last batch is of the same process, whatever its number.
+#[test]
+fn a_batch_that_comes_twice_or_late_is_no_restart() {
+    for has_replay in [true, false] {
+        let mut bench = Bench::live(has_replay);
+        for (seq, second) in [(3, 10), (4, 11), (5, 12)] {
+            assert_eq!(bench.published_at(seq, second), [format!("apply {seq}")]);
+        }
+        assert_eq!(bench.published_at(5, 12), [""; 0], "twice");
+        assert_eq!(bench.published_at(4, 11), [""; 0], "late");
+        assert_eq!(bench.published_at(6, 13), ["apply 6"]);
+        assert_eq!((bench.sequencer.stats().duplicates, bench.trust().as_str()), (2, "live"));
+        // Another process at that number: its batch was made later. And a first number is always a beginning.
+        assert_eq!(bench.published_at(5, 20)[0], "clear Restarted");
+        bench.published_at(6, 21);
+        assert_eq!(
+            bench.published_at(0, 20).last().map(String::as_str),
+            Some(if has_replay { "ask 0" } else { "apply 0" })
+        );
+    }
+}
+
+#[test]
+fn a_batch_that_comes_after_its_successor_fills_the_gap() {
+    let mut bench = Bench::live(true);
+    bench.published_at(3, 10);
+    assert_eq!(bench.published_at(5, 12), ["ask 4"]);
+    assert_eq!(bench.published_at(4, 11), [""; 0]);
+    assert_eq!(bench.input(Input::ReplayEnded), ["apply 4", "apply 5"]);
+    assert_eq!((bench.sequencer.stats().restarts, bench.trust().as_str()), (0, "live"));
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub(crate) struct Process {
     /// Seed of its hashes.
     pub(crate) seed: u64,
     form: Form,
+    tells_time: bool,
     cache: Cache,
     /// The cache after so many batches.
     states: Vec<Copies>,
@@ -63,6 +64,7 @@ impl Process {
             number,
             seed,
             form,
+            tells_time: !rng.one_in(4),
             cache: Cache::new(seed),
             states: vec![Copies::new()],
             kept: BTreeMap::new(),
@@ -93,9 +95,11 @@ impl Process {
     }
 
     fn make(&mut self, making: Making, changes: &[Change]) -> Message {
+        // Later ones of one process are later, and those of the next one later still; some engines tell no time.
+        let made_at = if self.tells_time { 1e6 * (self.number + 1) as f64 + self.made() as f64 } else { 0.0 };
         let payload = match making {
             Making::Garbled => b"no batch".to_vec(),
-            Making::Sound | Making::NotKept => payload::batch(self.form, changes),
+            Making::Sound | Making::NotKept => payload::batch(self.form, made_at, changes),
         };
         let message = Message { process: self.number, seq: self.made(), payload };
         self.states.push(self.cache.copies());

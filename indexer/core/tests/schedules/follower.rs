@@ -13,6 +13,10 @@ impl Weight for Message {
     fn bytes(&self) -> usize {
         self.payload.len()
     }
+
+    fn made_at(&self) -> Option<f64> {
+        warmpath_kv::made_at(&self.payload)
+    }
 }
 
 /// A duty that is neglected.

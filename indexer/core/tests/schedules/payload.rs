@@ -13,9 +13,9 @@ pub(crate) struct Form {
 /// Name, and what writes the value.
 type Field<'a> = (&'static str, &'a dyn Fn(&mut Vec<u8>));
 
-pub(crate) fn batch(form: Form, changes: &[Change]) -> Vec<u8> {
+pub(crate) fn batch(form: Form, made_at: f64, changes: &[Change]) -> Vec<u8> {
     let mut out = vec![0x93, 0xcb];
-    out.extend(0_f64.to_be_bytes());
+    out.extend(made_at.to_be_bytes());
     array(&mut out, changes.len());
     for change in changes {
         match change {
