@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events schedules fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -20,7 +20,9 @@ help:
 	  'make fmt     format the code' \
 	  'make bench   the benchmarks of every crate that has some' \
 	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
-	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
+	  'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
+  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
+  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
 
@@ -58,6 +60,18 @@ bench: setup
 bench-index:
 	cargo build --quiet --release --locked --manifest-path tests/index-bench/Cargo.toml --target-dir target/index-bench
 	target/index-bench/release/index-bench $(if $(TRACE),--trace $(TRACE)) --out target/bench/index.json
+
+soak-events: EVENTS ?= 10000000
+soak-events: SEED ?= 1
+soak-events:
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	target/release/soak-events --events $(EVENTS) --seed $(SEED)
+
+schedules: COUNT ?= 100000
+schedules: FROM ?= 0
+schedules:
+	WARMPATH_SCHEDULES=$(COUNT) WARMPATH_SCHEDULES_FROM=$(FROM) \
+	  cargo test --release --package warmpath-kv --test schedules -- --nocapture a_live_stream
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600

@@ -44,6 +44,7 @@ use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reloa
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
+use crate::sources::SourceWatch;
 use crate::volatile::VolatileHeads;
 use crate::warmup::Warmup;
 
@@ -83,6 +84,7 @@ struct Core {
     memo: Arc<PromptMemo>,
     registry: Arc<Registry>,
     drift: Arc<DriftWatch>,
+    sources: Arc<SourceWatch>,
     volatile: Arc<VolatileHeads>,
     engines: watch::Receiver<Arc<Directory>>,
 }
@@ -219,6 +221,7 @@ impl Core {
             memo: Arc::new(PromptMemo::new(rand::random(), config.limits.prompt_memo_bytes)),
             registry: Arc::new(Registry::of_names(&config.models)),
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
+            sources: Arc::default(),
             volatile: Arc::new(VolatileHeads::new(clock)),
             engines,
         })
@@ -263,6 +266,7 @@ impl Core {
             registry: self.registry.clone(),
             index: self.index.clone(),
             drift: self.drift.clone(),
+            sources: self.sources.clone(),
             metrics: metrics.decide.clone(),
         };
         let decider = Arc::new(Decider::new(config, shared, metrics.decide.clone()));
@@ -298,6 +302,7 @@ impl Metrics {
         self.mirror.register(&mut registry);
         core.drift.metrics().register(&mut registry);
         core.volatile.register(&mut registry);
+        core.sources.register(&mut registry);
         registry.register_collector(Box::new(core.ingest.collector()));
         let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
         registry.register_collector(Box::new(endpoints));
@@ -362,6 +367,7 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
     let own = own_counts(core.books.clone(), core.index.clone());
     let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
     tasks.spawn("scrape", scraper.run(observer, stop.clone()));
+    tasks.spawn("sources", core.sources.clone().run(core.ingest.clone(), core.clock, stop.clone()));
     let (books, index) = (core.books.clone(), core.index.clone());
     tasks.spawn("housekeeping", housekeeping::run(books, index, core.clock, metrics.decide.clone(), stop));
 }

@@ -32,6 +32,7 @@ pub mod models;
 pub mod peers;
 pub mod report;
 pub mod rpc;
+pub mod sources;
 pub mod volatile;
 pub mod warmup;
 

@@ -19,6 +19,7 @@ use crate::drift::{Compared, DriftWatch, Signal};
 use crate::fleet::{Snapshot, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
 use crate::models::Registry;
+use crate::sources::SourceWatch;
 
 /// One reported event, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct Reporter {
     pub registry: Arc<Registry>,
     pub index: Arc<RwLock<Index>>,
     pub drift: Arc<DriftWatch>,
+    pub sources: Arc<SourceWatch>,
     pub metrics: DecideMetrics,
 }
 
@@ -108,6 +110,11 @@ impl Reporter {
             Reported::FirstByte { endpoint, http_status } => {
                 self.count("first_byte");
                 let started = self.started(id, endpoint, snapshot);
+                if let Some((entry, true)) = &started
+                    && *http_status < HTTP_ERRORS_FROM
+                {
+                    self.sources.served(entry.reservation.place, self.clock.now());
+                }
                 if let Some((Entry { forecast: Some(forecast), .. }, true)) = &started
                     && *http_status < HTTP_ERRORS_FROM
                 {

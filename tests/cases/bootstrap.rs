@@ -1,9 +1,12 @@
-//! The bootstrap that is shipped: Envoy takes it, and refuses what the filter refuses.
+//! What is shipped works as it is: Envoy takes the bootstrap, and refuses what the filter refuses; the indexer's sample has
+//! affinity.
 
-use serde_json::json;
-use warmpath_tests::case::fresh_dir;
+use serde_json::{Value, json};
+use warmpath_tests::case::{case, fresh_dir};
 use warmpath_tests::envoy::Bootstrap;
 use warmpath_tests::paths;
+use warmpath_tests::prompts::{completion, text};
+use warmpath_tests::stack::Stack;
 
 #[test]
 fn envoy_takes_the_bootstrap_as_it_is_shipped() {
@@ -38,4 +41,44 @@ fn the_filter_lets_go_of_a_large_body_before_envoy_refuses_it() {
     let envoy = bootstrap.at(&format!("{hosts}/request_body_buffer_limit")).unwrap().as_u64().unwrap();
     let filter = filter["max_body_bytes"].as_u64().unwrap();
     assert!(filter < envoy, "max_body_bytes {filter} is not below request_body_buffer_limit {envoy}");
+}
+
+/// The sample with the ports and the model of the engines that run here, and nothing else changed.
+fn sample_for(config: &Value) -> Value {
+    let text = std::fs::read_to_string(paths::root().join("deploy/warmpath.yaml")).unwrap();
+    let mut sample: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let engines = config["endpoints"]["static"].as_array().unwrap();
+    let shipped = sample["endpoints"]["static"].as_array_mut().unwrap();
+    assert_eq!(shipped.len(), engines.len());
+    for (shipped, engine) in shipped.iter_mut().zip(engines) {
+        for (key, value) in shipped.as_object_mut().unwrap() {
+            *value = engine[key].clone();
+        }
+    }
+    let model = &mut sample["models"][0];
+    for key in ["name", "tokenizer_dir"] {
+        assert!(model[key].is_string(), "{key}");
+        model[key] = config["models"][0][key].clone();
+    }
+    sample
+}
+
+// C41 (kserve/kserve#5432)
+#[test]
+fn with_the_shipped_configuration_prefixes_are_found_again() {
+    let stack = Stack::builder().map(|stack| stack.indexer(|config| *config = sample_for(config)));
+    case(stack, async |stack| {
+        for seed in 0..4 {
+            let first = stack.send_alone(completion(text(seed, 320))).await?.receipt();
+            let again = stack.send_alone(completion(text(seed, 320))).await?;
+            assert_eq!(again.receipt().endpoint, first.endpoint);
+            assert_eq!(again.usage()?.cached_tokens, Some(304));
+        }
+        let indexer = stack.indexer()?.metrics().await?;
+        assert!(
+            indexer.sum("warmpath_index_admissions_total", &[("cause", "stored")]) >= 80.0,
+            "from events"
+        );
+        Ok(())
+    });
 }

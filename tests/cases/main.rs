@@ -38,6 +38,8 @@ mod shapes;
 #[cfg(test)]
 mod sizes;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod templates;
 #[cfg(test)]
 mod tidy;

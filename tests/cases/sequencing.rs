@@ -180,3 +180,20 @@ fn the_form_of_block_hashes_does_not_matter() {
         });
     }
 }
+
+// C21 (vllm-project/vllm#49537)
+#[test]
+fn a_prompt_shorter_than_a_large_block_finds_nothing_and_says_why() {
+    let stack =
+        one_engine().map(|stack| stack.without_speculation().each_engine(|engine| engine.block_size = 784));
+    case(stack, async |stack| {
+        stack.send_predicted(completion(text(1, 1600))).await?;
+        let again = stack.send_predicted(completion(text(1, 1600))).await?.receipt();
+        assert_eq!(again.cached_tokens, Some(1568));
+        let short = stack.send_alone(completion(text(1, 500))).await?;
+        let receipt = short.receipt();
+        assert_eq!((receipt.outcome.as_str(), receipt.reason.as_str()), ("load_only", "below_block"));
+        assert_eq!(short.usage()?.cached_tokens.unwrap_or(0), 0, "true");
+        Ok(())
+    });
+}

@@ -40,7 +40,8 @@ pub struct Differences {
 }
 
 /// What there was to compare.
-enum Found {
+pub enum Found {
+    /// All of it.
     Compared(Differences),
     /// Something is on its way.
     NotYet(String),
@@ -73,7 +74,8 @@ pub async fn audit(engines: &[Engine], indexers: &[Indexer]) -> Result<Vec<Strin
     Ok(lines)
 }
 
-async fn compare(client: &Client, engine: &Engine, rank: usize, indexer: &Indexer) -> Result<Found> {
+/// Compares what the indexer holds of a rank with what the rank holds, now.
+pub async fn compare(client: &Client, engine: &Engine, rank: usize, indexer: &Indexer) -> Result<Found> {
     let nothing = |why: &str| Ok(Found::Nothing(why.to_owned()));
     let Some(truth) = ask(client, &engine.address(), "/emulator/state").await else {
         return nothing("the engine does not answer");

@@ -138,7 +138,8 @@ impl Engine {
         self.wait_until_healthy().await
     }
 
-    async fn wait_until_healthy(&mut self) -> Result<()> {
+    /// Waits until it answers.
+    pub async fn wait_until_healthy(&mut self) -> Result<()> {
         eventually("the engine is healthy", async || {
             if !self.process.is_running() {
                 return Ok(Look::Never(format!("{} ended: {}", self.name, self.process.log())));

@@ -7,7 +7,7 @@
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
 //! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
-//! compared afterwards ([`audit`]), and what they stand on ([`process`], [`ports`], [`paths`]).
+//! compared afterwards ([`audit`], and [`soak`] with faults for hours), and what they stand on ([`process`], [`ports`], [`paths`]).
 
 #![expect(
     clippy::indexing_slicing,
@@ -33,4 +33,5 @@ pub mod prompts;
 pub mod recorder;
 pub mod redis;
 pub mod scripted;
+pub mod soak;
 pub mod stack;

@@ -48,6 +48,16 @@ pub fn decode_batch(payload: &[u8]) -> Result<Batch, DecodeError> {
     Ok(read_batch(&mut reader)?)
 }
 
+/// When the engine made the batch of this payload, by its own clock: the time that a batch begins with. `None` where there is
+/// none, or none above 0.
+#[must_use]
+pub fn made_at(payload: &[u8]) -> Option<f64> {
+    let mut reader = Reader::new(payload);
+    let Ok(Head::Array(2..)) = reader.head() else { return None };
+    let Ok(Head::Float(seconds)) = reader.head() else { return None };
+    (seconds > 0.0).then_some(seconds)
+}
+
 fn read_batch(reader: &mut Reader<'_>) -> Result<Batch, ReadError> {
     let Head::Array(elements @ 2..) = reader.head()? else { return Err(ReadError::WrongType) };
     let ts = match reader.head()? {

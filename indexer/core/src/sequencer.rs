@@ -18,11 +18,12 @@
 //!
 //! What the engine's protocol makes necessary:
 //!
-//! - There is no epoch in the messages. Numbers that fall mean a restart; a new process that already passed the old
-//!   number looks like a gap. So every new connection counts as a possible restart, and what is held is not believed
-//!   until the replay brings the batch that was applied last, byte for byte: it holds the time at which it was made, so
-//!   no other process has its like. Where it does not: clear, replay from 0. What was saved by another indexer, or by
-//!   an earlier process of this one, is taken up in the same way ([`Sequencer::resume`]).
+//! - There is no epoch in the messages. Numbers that fall mean a restart, unless the batch was made before the last one:
+//!   then it is late, or came twice. A new process that already passed the old number looks like a gap. So every new
+//!   connection counts as a possible restart, and what is held is not believed until the replay brings the batch that was
+//!   applied last, byte for byte: it holds the time at which it was made, so no other process has its like. Where it does
+//!   not: clear, replay from 0. What was saved by another indexer, or by an earlier process of this one, is taken up in
+//!   the same way ([`Sequencer::resume`]).
 //! - Batches published while a replay runs wait, and are applied after what they come after.
 //! - A replay silently starts at the oldest batch kept, and may lose some in the middle. Both show in the numbers.
 //! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
@@ -42,7 +43,7 @@ mod stats;
 
 use buffer::Buffer;
 pub use config::SequencerConfig;
-pub use stats::SequencerStats;
+pub use stats::{SequencerStats, Waiting};
 
 /// What happens on a stream. `B` is a batch, decoded or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +58,10 @@ pub enum Input<B> {
     Replayed { seq: u64, batch: B },
     /// The end marker of that answer came.
     ReplayEnded,
-    /// The batch `seq`, just applied, emptied the engine's cache.
+    /// The batch `seq`, just applied, emptied the engine's cache. To be told before any other action is taken.
     Emptied { seq: u64 },
-    /// The batch `seq`, just given to be applied, was no batch.
+    /// The batch `seq`, just given to be applied, was no batch. To be told before any other action is taken, with those
+    /// that are left.
     Undecodable { seq: u64 },
     /// Whether the batch just given to be compared ([`Action::Compare`]) is the one that was applied last.
     Compared { is_same: bool },
@@ -83,10 +85,15 @@ pub enum Action<B> {
     DropReplay,
 }
 
-/// What a waiting batch weighs.
+/// What must be known of a batch before it is decoded.
 pub trait Weight {
     /// Bytes of memory.
     fn bytes(&self) -> usize;
+
+    /// When the engine made it, by its own clock, in seconds; `None` where that is not known.
+    fn made_at(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// See the module's documentation.
@@ -99,8 +106,10 @@ pub struct Sequencer<B> {
     /// What is held is of the process that we are connected to. Where it is not known to be, the replay is asked for
     /// the batch before the next one first.
     is_proven: bool,
-    /// The last number on the event socket of this connection. They only rise there.
+    /// The highest number on the event socket of this connection. They rise there.
     last_published: Option<u64>,
+    /// When the batch of that number was made.
+    last_made_at: Option<f64>,
     /// Why the index is incomplete, and from which batch on it was built.
     degraded: Option<(DegradedBy, u64)>,
     waiting: Buffer<B>,
@@ -147,6 +156,7 @@ impl<B: Weight> Sequencer<B> {
             next: None,
             is_proven: true,
             last_published: None,
+            last_made_at: None,
             degraded: None,
             waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
             silence: Silence::Lasts { since: now },
@@ -162,7 +172,7 @@ impl<B: Weight> Sequencer<B> {
         Self { state, next: Some(last.saturating_add(1)), is_proven: false, ..Self::new(config, now) }
     }
 
-    /// The one transition function: takes an input and appends what to do.
+    /// The one transition function: takes an input and adds what to do to what is left to do.
     pub fn admit(&mut self, input: Input<B>, now: Millis, actions: &mut VecDeque<Action<B>>) {
         if let Input::Published { .. } | Input::Replayed { .. } | Input::ReplayEnded = input {
             self.silence = Silence::Broken;
@@ -178,8 +188,16 @@ impl<B: Weight> Sequencer<B> {
                     self.degraded = None;
                 }
             }
-            Input::Undecodable { seq } => self.lose(DegradedBy::Undecodable, seq.saturating_add(1), actions),
             Input::Compared { is_same } => self.compared(is_same, now, actions),
+            Input::Undecodable { seq } => {
+                let since = seq.saturating_add(1);
+                // A later loss may be known already.
+                if self.degraded.is_none_or(|(_, known)| known <= since) {
+                    self.degraded = Some((DegradedBy::Undecodable, since));
+                }
+                // Before what follows the batch and is still to be applied.
+                actions.push_front(Action::Clear(ClearCause::EventsLost));
+            }
             Input::Tick => self.tick(now, actions),
         }
     }
@@ -204,6 +222,12 @@ impl<B: Weight> Sequencer<B> {
         self.next?.checked_sub(1)
     }
 
+    /// What waits for batches before it: bounded by the configuration.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.size()
+    }
+
     #[must_use]
     pub fn stats(&self) -> SequencerStats {
         self.stats
@@ -222,6 +246,7 @@ impl<B: Weight> Sequencer<B> {
         if self.config.has_replay && self.last_applied().is_some() {
             self.waiting.clear();
             self.last_published = None;
+            self.last_made_at = None;
             self.is_proven = false;
             self.ask(1, now, actions);
         } else {
@@ -249,6 +274,7 @@ impl<B: Weight> Sequencer<B> {
         self.degraded = None;
         self.last_published = None;
         self.is_proven = true;
+        self.last_made_at = None;
         if self.config.has_replay {
             self.next = Some(0);
             self.ask(1, now, actions);
@@ -270,7 +296,7 @@ impl<B: Weight> Sequencer<B> {
             // The message overtook the news of its connection.
             State::Cold => self.begin_anew(now, actions),
             State::Live { .. } | State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } => {
-                if self.has_restarted(seq, now) {
+                if self.has_restarted(seq, &batch, now) {
                     self.stats.restarts += 1;
                     if let State::Probing { .. } | State::Replaying { .. } = self.state {
                         actions.push_back(Action::DropReplay);
@@ -279,7 +305,10 @@ impl<B: Weight> Sequencer<B> {
                 }
             }
         }
-        self.last_published = Some(seq);
+        if self.last_published.is_none_or(|last| seq > last) {
+            self.last_published = Some(seq);
+            self.last_made_at = batch.made_at();
+        }
         match self.state {
             State::Cold => {
                 if seq > 0 {
@@ -294,10 +323,11 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
-    /// Numbers of one connection only rise, except that a replay may have brought a batch before its publication.
-    fn has_restarted(&self, seq: u64, now: Millis) -> bool {
+    /// Numbers of one connection rise, except that a batch may be late, and that a replay may have brought one before its
+    /// publication.
+    fn has_restarted(&self, seq: u64, batch: &B, now: Millis) -> bool {
         if self.last_published.is_some_and(|last| seq <= last) {
-            return true;
+            return !self.is_late(seq, batch);
         }
         let may_overlap = match self.state {
             State::Live { replayed_at, .. } | State::Probing { replayed_at, .. } => {
@@ -306,6 +336,12 @@ impl<B: Weight> Sequencer<B> {
             State::Cold | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
         };
         !may_overlap && self.next.is_some_and(|next| seq < next)
+    }
+
+    /// The batch was made before, or is, the last one published. A process that begins anew makes its batches later; its first
+    /// number is believed to be one even if its clock was set back.
+    fn is_late(&self, seq: u64, batch: &B) -> bool {
+        seq > 0 && batch.made_at().zip(self.last_made_at).is_some_and(|(made, last)| made <= last)
     }
 
     fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {

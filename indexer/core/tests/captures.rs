@@ -165,7 +165,9 @@ impl Replay {
                     self.index.apply(id, &batch, origin);
                 }
                 Action::Clear(cause) => self.index.clear(id, cause),
-                Action::AskReplay { .. } | Action::DropReplay => panic!("no replay is configured"),
+                Action::AskReplay { .. } | Action::DropReplay | Action::Compare { .. } => {
+                    panic!("no replay is configured")
+                }
             }
         }
         self.index.set_trust(id, self.sequencers[usize::try_from(stream).expect("a small number")].trust());

@@ -39,6 +39,10 @@ impl Weight for RawBatch {
     fn bytes(&self) -> usize {
         self.0.len()
     }
+
+    fn made_at(&self) -> Option<f64> {
+        warmpath_kv::made_at(&self.0)
+    }
 }
 
 /// Reads one message without waiting; `None`: there is none.

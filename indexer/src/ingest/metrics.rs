@@ -53,7 +53,7 @@ const STREAM_COUNTERS: [StreamCounter; 17] = [
 ];
 
 /// Each with the labels `endpoint` and `rank`.
-const STREAM_GAUGES: [StreamGauge; 3] = [
+const STREAM_GAUGES: [StreamGauge; 4] = [
     ("kv_connected", "Whether the event socket is connected", |s| Some(f64::from(u8::from(s.is_connected)))),
     (
         "kv_lag_seconds",
@@ -63,6 +63,9 @@ const STREAM_GAUGES: [StreamGauge; 3] = [
             s.lag_ms.and_then(|lag| i32::try_from(lag).ok()).map(|lag| f64::from(lag) / 1000.0)
         },
     ),
+    ("kv_batches_waiting", "Event batches that wait for a replay", |s| {
+        u32::try_from(s.waiting.batches).ok().map(f64::from)
+    }),
     ("kv_stream_blocks", "Distinct blocks held", |s| u32::try_from(s.blocks).ok().map(f64::from)),
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use warmpath_kv::event::Problems;
-use warmpath_kv::sequencer::SequencerStats;
+use warmpath_kv::sequencer::{SequencerStats, Waiting};
 use warmpath_kv::{Millis, StreamId, Trust};
 
 /// One stream, as it was at the thread's last turn that changed it.
@@ -20,6 +20,8 @@ pub struct StreamStatus {
     pub last_seq: Option<u64>,
     /// Gaps, replays, restarts and so on since the stream was added.
     pub sequence: SequencerStats,
+    /// What waits for a replay now.
+    pub waiting: Waiting,
     /// What was read since then.
     pub read: ReadStats,
     /// When a batch was last applied; `None`: never.
@@ -61,6 +63,31 @@ pub struct ReadStats {
 #[derive(Debug, Default)]
 pub(super) struct Board {
     streams: Mutex<BTreeMap<StreamId, StreamStatus>>,
+}
+
+// === impl StreamStatus ===
+
+impl StreamStatus {
+    /// Of a stream of which nothing is known yet.
+    #[must_use]
+    pub fn new(id: StreamId, endpoint: String, rank: u32) -> Self {
+        Self {
+            id,
+            endpoint,
+            rank,
+            trust: Trust::Recovering,
+            is_connected: false,
+            last_seq: None,
+            sequence: SequencerStats::default(),
+            waiting: Waiting::default(),
+            read: ReadStats::default(),
+            last_batch_at: None,
+            lag_ms: None,
+            blocks: 0,
+            block_size: None,
+            error: None,
+        }
+    }
 }
 
 // === impl ReadStats ===

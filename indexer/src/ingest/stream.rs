@@ -117,10 +117,10 @@ impl Stream {
         ]
     }
 
-    /// Reads what is ready. Changes of the connection first: they tell how to take the messages after them.
+    /// Reads what is ready. Changes of the connection first: they tell how to take the messages and answers after them.
     pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) {
         // Even if it was not ready: a connection is told before its first message, but perhaps only just.
-        if ready.monitor || ready.events {
+        if ready.monitor || ready.events || ready.replay {
             self.read_monitor(turn);
         }
         if ready.replay {
@@ -156,19 +156,18 @@ impl Stream {
         }
         let held = index.read().stream_stats(self.spec.id);
         Some(StreamStatus {
-            id: self.spec.id,
-            endpoint: self.spec.endpoint.clone(),
-            rank: self.spec.rank,
             trust: self.trust,
             is_connected: self.is_connected,
             last_seq: self.sequencer.last_applied(),
             sequence: self.sequencer.stats(),
+            waiting: self.sequencer.waiting(),
             read: self.read,
             last_batch_at: self.last_batch_at,
             lag_ms: self.lag_ms,
             blocks: held.map_or(0, |held| held.blocks),
             block_size: held.and_then(|held| held.block_size),
             error: self.error.map(|error| error.to_string()),
+            ..StreamStatus::new(self.spec.id, self.spec.endpoint.clone(), self.spec.rank)
         })
     }
 

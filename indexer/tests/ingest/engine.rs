@@ -81,6 +81,13 @@ impl Engine {
         self.publish_payload(payload);
     }
 
+    /// The same under a topic of an engine's choice.
+    pub(crate) fn publish_under(&mut self, topic: &str, events: &[Vec<u8>]) {
+        let (number, payload) = (self.next.to_be_bytes().to_vec(), batch(events));
+        self.publish_frames(vec![topic.as_bytes().to_vec(), number, payload.clone()]);
+        self.keep(payload);
+    }
+
     pub(crate) fn publish_payload(&mut self, payload: Vec<u8>) {
         let number = self.next.to_be_bytes().to_vec();
         self.publish_frames(vec![b"topic".to_vec(), number, payload.clone()]);

@@ -6,5 +6,7 @@ mod bench;
 mod connections;
 mod engine;
 mod gaps;
+mod logs;
 mod metrics;
 mod mirror;
+mod sources;

@@ -24,6 +24,7 @@ fn a_scrape_shows_streams_and_index() {
         r#"warmpath_kv_events_total{endpoint="127.0.0.1:8000",rank="0"} 2"#,
         r#"warmpath_kv_connected{endpoint="127.0.0.1:8000",rank="0"} 1.0"#,
         r#"warmpath_kv_stream_blocks{endpoint="127.0.0.1:8000",rank="0"} 1.0"#,
+        r#"warmpath_kv_batches_waiting{endpoint="127.0.0.1:8000",rank="0"} 0.0"#,
         r#"warmpath_kv_trust{endpoint="127.0.0.1:8000",rank="0",trust="live"} 1"#,
         r#"warmpath_kv_trust{endpoint="127.0.0.1:8000",rank="0",trust="stale"} 0"#,
         r#"warmpath_index_admissions_total{cause="restored"} 2"#,

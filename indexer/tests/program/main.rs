@@ -32,6 +32,8 @@ mod scoring;
 #[cfg(test)]
 mod scraping;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod test_model;

@@ -63,6 +63,7 @@ struct EventFaults {
     delay: u32,
     delay_ms: u64,
     silent: bool,
+    unanswered: u32,
 }
 
 #[derive(Debug, Default, Clone, Serialize)]
@@ -101,6 +102,11 @@ impl SharedFaults {
     /// Fate of the next batch of a rank.
     pub(crate) fn batch_fate(&self, rank: u32) -> BatchFate {
         self.0.lock().batch_fate(rank)
+    }
+
+    /// Whether the replay question that just came to a rank gets no answer.
+    pub(crate) fn leaves_unanswered(&self, rank: u32) -> bool {
+        self.0.lock().leaves_unanswered(rank)
     }
 
     /// Factor on step times.
@@ -188,10 +194,18 @@ impl Faults {
         HttpFate::Serve
     }
 
+    fn of_rank(&mut self, rank: u32) -> Option<&mut EventFaults> {
+        (0..).zip(&mut self.events).find(|(number, _)| *number == rank).map(|(_, faults)| faults)
+    }
+
+    fn leaves_unanswered(&mut self, rank: u32) -> bool {
+        let Some(stream) = self.of_rank(rank).filter(|stream| stream.unanswered > 0) else { return false };
+        stream.unanswered -= 1;
+        true
+    }
+
     fn batch_fate(&mut self, rank: u32) -> BatchFate {
-        let Some(stream) = (0..).zip(&mut self.events).find(|(r, _)| *r == rank).map(|(_, s)| s) else {
-            return BatchFate::Send;
-        };
+        let Some(stream) = self.of_rank(rank) else { return BatchFate::Send };
         if stream.silent {
             return BatchFate::Ignore;
         }
@@ -219,6 +233,7 @@ impl EventFaults {
         self.lose = self.lose.saturating_add(order.lose);
         self.duplicate = self.duplicate.saturating_add(order.duplicate);
         self.reorder = self.reorder.saturating_add(order.reorder);
+        self.unanswered = self.unanswered.saturating_add(order.unanswered);
         if let Some(delay) = order.delay {
             self.delay = self.delay.saturating_add(delay.batches);
             self.delay_ms = delay.ms;

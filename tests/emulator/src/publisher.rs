@@ -156,7 +156,7 @@ impl Worker {
     fn run(mut self, input: &Receiver<Vec<KvEvent>>) {
         let idle_wake = IDLE_WAKE.div_f64(self.config.speedup);
         loop {
-            self.sockets.answer_one_replay(&self.stream);
+            self.answer_one_replay();
             let due = self.stream.next_due().map(|due| due.saturating_duration_since(Instant::now()));
             let wait = due.map_or(idle_wake, |due| due.min(idle_wake));
             match input.recv_timeout(wait) {
@@ -167,6 +167,14 @@ impl Worker {
             for message in self.stream.take_due(Instant::now()) {
                 self.sockets.send(&message);
             }
+        }
+    }
+
+    /// Serves one replay question if one waits.
+    fn answer_one_replay(&self) {
+        let Some(question) = self.sockets.replay_question() else { return };
+        if !self.faults.leaves_unanswered(self.config.rank) {
+            self.sockets.answer_replay(&question, &self.stream);
         }
     }
 
@@ -185,6 +193,12 @@ struct Sockets {
     replays_topic: bool,
 }
 
+/// A replay question: for all batches from a number on.
+struct Question {
+    client: Vec<u8>,
+    from: u64,
+}
+
 /// The sequence number that ends a replay.
 const REPLAY_END: u64 = u64::MAX;
 
@@ -197,19 +211,20 @@ impl Sockets {
         }
     }
 
-    /// Serves one replay request if one waits. Malformed ones are ignored, as in the real publisher.
-    fn answer_one_replay(&self, stream: &Stream) {
+    /// A question that waits, if there is one. Malformed ones are ignored, as in the real publisher.
+    fn replay_question(&self) -> Option<Question> {
+        let frames = self.replay.as_ref()?.recv_multipart(zmq::DONTWAIT).ok()?;
+        let [client, delimiter, start] = <[Vec<u8>; 3]>::try_from(frames).ok()?;
+        let from = <[u8; 8]>::try_from(start.as_slice()).ok().map(u64::from_be_bytes)?;
+        delimiter.is_empty().then_some(Question { client, from })
+    }
+
+    fn answer_replay(&self, question: &Question, stream: &Stream) {
         let Some(socket) = &self.replay else { return };
-        let Ok(request) = socket.recv_multipart(zmq::DONTWAIT) else { return };
-        let [client, delimiter, start] = request.as_slice() else { return };
-        let Ok(start) = <[u8; 8]>::try_from(start.as_slice()).map(u64::from_be_bytes) else { return };
-        if !delimiter.is_empty() {
-            return;
+        for message in stream.kept_from(question.from) {
+            self.answer(socket, &question.client, self.topic.as_bytes(), message.number, &message.payload);
         }
-        for message in stream.kept_from(start) {
-            self.answer(socket, client, self.topic.as_bytes(), message.number, &message.payload);
-        }
-        self.answer(socket, client, b"", REPLAY_END, b"");
+        self.answer(socket, &question.client, b"", REPLAY_END, b"");
     }
 
     fn answer(&self, socket: &zmq::Socket, client: &[u8], topic: &[u8], number: u64, payload: &[u8]) {

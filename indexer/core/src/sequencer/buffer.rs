@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use crate::index::Origin;
 
-use super::Weight;
+use super::{Waiting, Weight};
 
 #[derive(Debug)]
 pub(super) struct Buffer<B> {
@@ -22,6 +22,10 @@ impl<B: Weight> Buffer<B> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_seq.is_empty()
+    }
+
+    pub(super) fn size(&self) -> Waiting {
+        Waiting { batches: self.by_seq.len(), bytes: self.bytes }
     }
 
     pub(super) fn clear(&mut self) {

@@ -20,6 +20,13 @@ impl<B: Weight> Sequencer<B> {
 
     pub(super) fn replayed(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
         let timeout = self.config.replay_timeout_ms;
+        if self.is_proven
+            && let State::Replaying { is_answered: false, .. } = self.state
+            && self.next.is_some_and(|next| seq > next)
+        {
+            // What the engine does not keep any more may have been published meanwhile.
+            self.apply_waiting(actions);
+        }
         let next = self.next.unwrap_or(seq);
         if !self.is_proven
             && let State::Replaying { deadline, is_answered, .. } = &mut self.state
@@ -116,8 +123,10 @@ impl<B: Weight> Sequencer<B> {
                     self.stats.restarts += 1;
                     self.begin_anew(now, actions);
                 } else if matches!(self.degraded, Some((DegradedBy::ReplayFailed, _))) {
-                    // The replay works again, so what was given up can be had.
+                    // The replay works again, so what was given up can be had. The connection is the one that it was.
+                    let last = (self.last_published, self.last_made_at);
                     self.begin_anew(now, actions);
+                    (self.last_published, self.last_made_at) = last;
                 } else {
                     self.state = State::Live { heard_at: now, replayed_at };
                 }

@@ -35,3 +35,10 @@ pub struct SequencerStats {
     /// Batches that found no room to wait for a replay.
     pub waiting_dropped: u64,
 }
+
+/// Batches that wait for what comes before them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub batches: usize,
+    pub bytes: usize,
+}

@@ -3,13 +3,20 @@ use super::*;
 mod model;
 mod table;
 
-/// A batch that says only which one it is.
+/// A batch that says only which one it is, and from a million on when it was made: a second for each million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbered(pub(super) u64);
+
+const SECOND: u64 = 1_000_000;
 
 impl Weight for Numbered {
     fn bytes(&self) -> usize {
         100
+    }
+
+    fn made_at(&self) -> Option<f64> {
+        let seconds = self.0 / SECOND;
+        (seconds > 0).then_some(seconds as f64)
     }
 }
 
@@ -38,6 +45,11 @@ impl Bench {
 
     pub(super) fn published(&mut self, seq: u64) -> Vec<String> {
         self.input(Input::Published { seq, batch: Numbered(seq) })
+    }
+
+    /// Published, and made at this second of the engine's clock.
+    fn published_at(&mut self, seq: u64, second: u64) -> Vec<String> {
+        self.input(Input::Published { seq, batch: Numbered(second * SECOND + seq) })
     }
 
     pub(super) fn replayed(&mut self, seq: u64) -> Vec<String> {
@@ -79,7 +91,7 @@ impl Bench {
 pub(super) fn short(action: &Action<Numbered>) -> String {
     match action {
         Action::Apply { seq, batch, origin } => {
-            assert_eq!(*seq, batch.0);
+            assert_eq!(*seq % SECOND, batch.0 % SECOND);
             match origin {
                 Origin::Published => format!("apply {seq}"),
                 Origin::Replayed => format!("restore {seq}"),
@@ -144,6 +156,38 @@ fn c1_a_number_that_falls_is_a_restart_with_and_without_replay() {
     assert_eq!(bench.published(0), ["clear Restarted", "apply 0"]);
     assert_eq!(bench.trust(), "live");
     assert_eq!(bench.sequencer.stats().restarts, 1);
+}
+
+/// What was made before the last batch is of the same process, whatever its number.
+#[test]
+fn a_batch_that_comes_twice_or_late_is_no_restart() {
+    for has_replay in [true, false] {
+        let mut bench = Bench::live(has_replay);
+        for (seq, second) in [(3, 10), (4, 11), (5, 12)] {
+            assert_eq!(bench.published_at(seq, second), [format!("apply {seq}")]);
+        }
+        assert_eq!(bench.published_at(5, 12), [""; 0], "twice");
+        assert_eq!(bench.published_at(4, 11), [""; 0], "late");
+        assert_eq!(bench.published_at(6, 13), ["apply 6"]);
+        assert_eq!((bench.sequencer.stats().duplicates, bench.trust().as_str()), (2, "live"));
+        // Another process at that number: its batch was made later. And a first number is always a beginning.
+        assert_eq!(bench.published_at(5, 20)[0], "clear Restarted");
+        bench.published_at(6, 21);
+        assert_eq!(
+            bench.published_at(0, 20).last().map(String::as_str),
+            Some(if has_replay { "ask 0" } else { "apply 0" })
+        );
+    }
+}
+
+#[test]
+fn a_batch_that_comes_after_its_successor_fills_the_gap() {
+    let mut bench = Bench::live(true);
+    bench.published_at(3, 10);
+    assert_eq!(bench.published_at(5, 12), ["ask 4"]);
+    assert_eq!(bench.published_at(4, 11), [""; 0]);
+    assert_eq!(bench.input(Input::ReplayEnded), ["apply 4", "apply 5"]);
+    assert_eq!((bench.sequencer.stats().restarts, bench.trust().as_str()), (0, "live"));
 }
 
 #[test]
@@ -275,6 +319,11 @@ fn when_a_replay_that_failed_works_again_the_history_is_fetched() {
     assert_eq!(bench.after(5_000), ["ask 7"]);
     assert_eq!(bench.replayed(7), [""; 0]);
     assert_eq!(bench.input(Input::ReplayEnded), ["clear Restarted", "ask 0"]);
+    for seq in 0..7 {
+        bench.replayed(seq);
+    }
+    // Numbers of this connection still only rise.
+    assert_eq!(bench.published(7), ["drop replay", "clear Restarted", "ask 0"]);
     for seq in 0..8 {
         bench.replayed(seq);
     }
@@ -361,6 +410,48 @@ fn a_batch_that_does_not_decode_is_a_loss() {
     assert_eq!(bench.input(Input::Undecodable { seq: 2 }), ["clear EventsLost"]);
     assert_eq!(bench.trust(), "degraded undecodable");
     assert_eq!(bench.published(3), ["apply 3"]);
+}
+
+/// What follows such a batch in one go is applied after the loss, not forgotten with what came before.
+#[test]
+fn a_batch_that_does_not_decode_among_others_loses_what_came_before_it() {
+    let mut bench = Bench::live(true);
+    bench.published(4);
+    bench.published(5);
+    bench.replayed(3);
+    bench.sequencer.admit(Input::ReplayEnded, bench.now, &mut bench.actions);
+    let first = bench.actions.pop_front().map(|action| short(&action));
+    assert_eq!(first.as_deref(), Some("apply 4"));
+    assert_eq!(bench.input(Input::Undecodable { seq: 4 }), ["clear EventsLost", "apply 5"]);
+}
+
+/// The batches before the loss are applied after it became known.
+#[test]
+fn an_emptied_cache_before_a_known_loss_does_not_heal_it() {
+    let mut bench = Bench::new(true);
+    bench.input(Input::Connected);
+    bench.published(0);
+    bench.published(1);
+    assert_eq!(bench.replayed(4), ["apply 0", "apply 1", "clear EventsLost", "restore 4"]);
+    bench.input(Input::Undecodable { seq: 0 });
+    bench.input(Input::Emptied { seq: 1 });
+    bench.input(Input::ReplayEnded);
+    assert_eq!(bench.trust(), "degraded buffer_too_short");
+    bench.input(Input::Emptied { seq: 4 });
+    assert_eq!(bench.trust(), "live");
+}
+
+#[test]
+fn what_a_replay_no_longer_has_may_have_been_published_meanwhile() {
+    let mut bench = Bench::new(true);
+    assert_eq!(bench.input(Input::Connected), ["ask 0"]);
+    for seq in 0..3 {
+        assert_eq!(bench.published(seq), [""; 0]);
+    }
+    assert_eq!(bench.replayed(2), ["apply 0", "apply 1", "apply 2"]);
+    assert_eq!(bench.replayed(3), ["restore 3"]);
+    assert_eq!(bench.input(Input::ReplayEnded), [""; 0]);
+    assert_eq!(bench.trust(), "live");
 }
 
 #[test]

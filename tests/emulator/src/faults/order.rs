@@ -34,6 +34,8 @@ pub struct EventOrder {
     pub reorder: u32,
     /// Batches sent late; those behind them wait.
     pub delay: Option<DelayOrder>,
+    /// Replay questions that get no answer.
+    pub unanswered: u32,
     /// Publish nothing at all: batches get no number. Stays until set to false.
     pub silent: Option<bool>,
 }

@@ -20,6 +20,13 @@ fn counted_faults_run_out_in_a_fixed_order() {
 }
 
 #[test]
+fn as_many_replay_questions_as_ordered_get_no_answer() {
+    let mut faults = with(r#"{"events": {"rank": 1, "unanswered": 2}}"#);
+    let unanswered = [0, 1, 1, 1].map(|rank| faults.leaves_unanswered(rank));
+    assert_eq!(unanswered, [false, true, true, false]);
+}
+
+#[test]
 fn an_order_for_one_rank_leaves_the_other_alone() {
     let mut faults = with(r#"{"events": {"rank": 1, "silent": true}}"#);
     assert_eq!(faults.batch_fate(0), BatchFate::Send);
