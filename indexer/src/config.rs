@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use thiserror::Error;
-use warmpath_core::rank::Policy;
 
 mod address;
 mod check;
 pub mod defaults;
 mod fields;
+mod policy;
 #[cfg(test)]
 mod tests;
 
 pub use address::{HostPort, StreamAddress};
 pub use fields::Problem;
+pub use policy::{PolicyConfig, SplitBy, SplitShare, StickyConfig, WeightsConfig};
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,18 +45,6 @@ pub struct Listen {
     pub grpc: SocketAddr,
     /// Metrics, health and state. Apart, so that a slow scrape never stands in the way of a request.
     pub admin: SocketAddr,
-}
-
-/// How endpoints are ranked, unless a request names another policy.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PolicyConfig {
-    pub name: &'static str,
-    /// λ, used by the cost policy.
-    pub lambda: f64,
-    /// μ in tokens, used by the cost policy.
-    pub mu_tokens: f64,
-    /// What a token that an engine holds in a slower medium only counts, of one that it has at hand: 0 to 1.
-    pub slower_media: f64,
 }
 
 /// How an engine hashes its blocks. Needed only to find what it held before it was heard of.
@@ -228,23 +217,6 @@ impl Config {
     /// The effective configuration, defaults filled in, as YAML.
     pub fn to_yaml(&self) -> Result<String, ConfigError> {
         Ok(serde_yaml_ng::to_string(self)?)
-    }
-}
-
-// === impl PolicyConfig ===
-
-impl PolicyConfig {
-    /// The policy to rank with.
-    pub fn policy(&self) -> Policy {
-        self.named(self.name).unwrap_or(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens })
-    }
-
-    /// Another policy by its name, with the configured parameters.
-    pub fn named(&self, name: &str) -> Option<Policy> {
-        match Policy::by_name(name)? {
-            Policy::Cost { .. } => Some(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens }),
-            other => Some(other),
-        }
     }
 }
 

@@ -111,7 +111,7 @@ pub struct Decider {
 }
 
 /// What of the configuration decisions depend on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Settings {
     policy: PolicyConfig,
     reservation_ms: u64,
@@ -150,7 +150,7 @@ impl Decider {
             ids,
             clock,
             settings: Settings {
-                policy: config.policy,
+                policy: config.policy.clone(),
                 reservation_ms: config.leases.reservation_ms,
                 speculative_ms: config.leases.speculative_ms,
                 beat_ms: config.scrape.interval_ms,

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::thread::available_parallelism;
 
 use serde_yaml_ng::Value;
-use warmpath_core::rank::{LAMBDA_DEFAULT, MU_DEFAULT, Policy};
 
 use super::fields::{Fields, Problems};
 use super::*;
@@ -29,7 +28,7 @@ pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
     let models = models(root.list("models", p), p);
     let config = Config {
         listen: listen(root.mapping("listen", p), p),
-        policy: policy(root.mapping("policy", p), p),
+        policy: policy::checked(root.mapping("policy", p), p),
         endpoints: endpoints(root.mapping("endpoints", p), &models, p),
         models,
         scrape: scrape(root.mapping("scrape", p), p),
@@ -61,28 +60,6 @@ fn listen(mut fields: Fields, p: &mut Problems) -> Listen {
     }
     fields.finish(p);
     listen
-}
-
-fn policy(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
-    let name = match fields.text("name", p) {
-        None => Some(defaults::POLICY),
-        Some(name) => {
-            let known = Policy::NAMES.into_iter().find(|known| *known == name);
-            if known.is_none() {
-                let remedy = format!("expected one of {}", Policy::NAMES.join(", "));
-                p.note(&fields.path_of("name"), Some(&Value::String(name)), remedy);
-            }
-            known
-        }
-    };
-    let policy = PolicyConfig {
-        name: name.unwrap_or(defaults::POLICY),
-        lambda: fields.weight("lambda", LAMBDA_DEFAULT, p),
-        mu_tokens: fields.weight("mu_tokens", MU_DEFAULT, p),
-        slower_media: fields.share("slower_media", defaults::SLOWER_MEDIA, p),
-    };
-    fields.finish(p);
-    policy
 }
 
 fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {

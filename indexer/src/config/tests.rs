@@ -1,8 +1,12 @@
+use warmpath_core::rank::{Blend, CostWeights, Policy, Sticky};
+
 use super::*;
 
 const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
-policy: { name: longest_prefix, lambda: 2, mu_tokens: 10.5 }
+policy:
+  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, recent: 0.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 },
+    split: [{ name: cost, percent: 30 }, { name: sticky, percent: 20 }], split_by: request }
 models:
   - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
   - name: other
@@ -35,7 +39,15 @@ fn problems(text: &str) -> Vec<String> {
 fn a_full_configuration_is_taken_as_written() {
     let config = Config::parse(FULL).unwrap();
     assert_eq!(config.policy.policy(), Policy::LongestPrefix);
-    assert_eq!(config.policy.named("cost"), Some(Policy::Cost { lambda: 2.0, mu: 10.5 }));
+    let cost = CostWeights { lambda: 2.0, mu: 10.5, memory: 3.0, recent: 0.5 };
+    assert_eq!(config.policy.named("cost"), Some(Policy::Cost(cost)));
+    let blend = Blend { kv: 7.0, ..Blend::DEFAULT };
+    assert_eq!(config.policy.named("weighted"), Some(Policy::Weighted { name: "weighted", blend }));
+    assert_eq!(config.policy.named("weighted_3_1_1"), Policy::by_name("weighted_3_1_1"));
+    let sticky = Sticky { gate_tokens: 9, ..Sticky::default() };
+    assert_eq!(config.policy.named("sticky"), Some(Policy::Sticky(sticky)));
+    let shares: Vec<_> = config.policy.split.iter().map(|share| (share.name, share.percent)).collect();
+    assert_eq!((shares, config.policy.split_by), (vec![("cost", 30), ("sticky", 20)], SplitBy::Request));
     assert_eq!(config.models[0].aliases, ["tiny", "7"]);
     assert_eq!(config.models[0].adapters, ["sql", "support"]);
     assert_eq!(config.models[0].engine_version.as_deref(), Some("0.32"));
@@ -65,7 +77,9 @@ fn an_empty_file_is_the_defaults() {
 fn every_mistake_is_found_at_once() {
     let text = r#"
 listen: { grpc: nowhere }
-policy: { name: fast, lambda: -1, mu_tokens: .nan }
+policy:
+  { name: fast, lambda: -1, mu_tokens: .nan, weights: { kv: x }, sticky: { share: 2 },
+    split: [{ percent: 60 }, { name: cost, percent: 50 }, { name: cost, percent: 0 }], split_by: user }
 models:
   - { aliases: [""] }
   - { name: a }
@@ -98,6 +112,12 @@ nonsense: true
         "policy.name",
         "policy.lambda",
         "policy.mu_tokens",
+        "policy.weights.kv",
+        "policy.sticky.share",
+        "policy.split[0].name",
+        "policy.split[2].percent",
+        "policy.split",
+        "policy.split_by",
         "endpoints.static[0].address",
         "endpoints.static[0].model",
         "endpoints.static[1].ranks",
@@ -121,7 +141,7 @@ nonsense: true
 #[test]
 fn a_message_names_key_value_and_remedy() {
     let error = Config::parse("policy: { name: fast }").unwrap_err().to_string();
-    let line = "policy.name: found \"fast\"; expected one of round_robin, least_load, longest_prefix, cost";
+    let line = "policy.name: found \"fast\"; expected one of round_robin, power_of_two, least_load, ";
     assert!(error.starts_with("1 mistake in the configuration:") && error.contains(line), "{error}");
 }
 

@@ -76,8 +76,8 @@ pub(super) fn gather(
                 queued_tokens: own.queued_tokens,
                 active_sequences: u32::try_from(own.sequences + foreign).unwrap_or(u32::MAX),
                 pressure: engine.map_or(0.0, |sample| sample.pressure),
-                slowness: 1.0,
                 penalty,
+                ..Candidate::default()
             });
         }
     }

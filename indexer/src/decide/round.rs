@@ -50,7 +50,7 @@ impl Basis {
             Some(measured) => (measured.prompt_tokens, measured.further_tokens),
             None => (estimated, 0),
         };
-        Demand { prompt_tokens, further_tokens, tie_tokens: self.block_tokens }
+        Demand { prompt_tokens, further_tokens, output_tokens: 0, tie_tokens: self.block_tokens }
     }
 }
 

@@ -90,7 +90,8 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
     let (seats, candidates) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
-    let entry = |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0 };
+    let entry =
+        |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     // Both ranks of the second endpoint first.
     let ranking = [entry(2), entry(1), entry(0), entry(3)];
     let best: Vec<_> = best_of_each_endpoint(&ranking, &seats, &candidates)
@@ -166,7 +167,8 @@ fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
     let (seats, _) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
-    let entry = |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0 };
+    let entry =
+        |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     let mut ranking = [entry(3), entry(2), entry(0), entry(1)];
     put_first("10.0.0.2:80", &mut ranking, &seats);
     assert_eq!(ranking.iter().map(|ranked| ranked.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
