@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use thiserror::Error;
-use warmpath_core::rank::Policy;
 
 mod address;
 mod check;
 pub mod defaults;
 mod fields;
 mod mirror;
+mod policy;
 #[cfg(test)]
 mod tests;
 
 pub use address::{HostPort, StreamAddress};
 pub use fields::Problem;
+pub use policy::{PolicyConfig, SplitBy, SplitShare, StickyConfig, WeightsConfig};
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,6 +31,8 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     pub endpoints: Endpoints,
     pub scrape: Scrape,
+    pub outliers: Outliers,
+    pub receipts: Receipts,
     pub leases: Leases,
     /// Other indexers, `host:port` of their gRPC listeners.
     pub peers: Vec<HostPort>,
@@ -47,18 +50,6 @@ pub struct Listen {
     pub grpc: SocketAddr,
     /// Metrics, health and state. Apart, so that a slow scrape never stands in the way of a request.
     pub admin: SocketAddr,
-}
-
-/// How endpoints are ranked, unless a request names another policy.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PolicyConfig {
-    pub name: &'static str,
-    /// λ, used by the cost policy.
-    pub lambda: f64,
-    /// μ in tokens, used by the cost policy.
-    pub mu_tokens: f64,
-    /// What a token that an engine holds in a slower medium only counts, of one that it has at hand: 0 to 1.
-    pub slower_media: f64,
 }
 
 /// How an engine hashes its blocks. Needed only to find what it held before it was heard of.
@@ -113,7 +104,7 @@ pub enum ContentFormat {
     OpenAi,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Endpoints {
     #[serde(rename = "static")]
     pub fixed: Vec<StaticEndpoint>,
@@ -121,7 +112,7 @@ pub struct Endpoints {
 }
 
 /// An endpoint that is always there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StaticEndpoint {
     pub address: SocketAddr,
     /// KV events of rank 0; rank r is r ports higher. None: ranked by load only.
@@ -132,10 +123,14 @@ pub struct StaticEndpoint {
     pub ranks: u32,
     /// Name of one of the models.
     pub model: String,
+    /// How many sequences it takes where a reference endpoint takes one.
+    pub capacity: f64,
+    /// Where it is.
+    pub zone: Option<String>,
 }
 
 /// Endpoints behind a DNS name, one per address it resolves to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DnsEndpoints {
     pub name: String,
     pub port: u16,
@@ -143,6 +138,8 @@ pub struct DnsEndpoints {
     pub replay_port: Option<u16>,
     pub ranks: u32,
     pub model: String,
+    pub capacity: f64,
+    pub zone: Option<String>,
     pub refresh_ms: u64,
 }
 
@@ -155,6 +152,24 @@ pub struct Scrape {
     pub identity_interval_ms: u64,
     /// Refused connections in a row after which an endpoint is not chosen until it answers again.
     pub failures_to_avoid: u32,
+}
+
+/// When an endpoint that fails is not chosen for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Outliers {
+    /// Failures in a row, or so many that are half of those of late; 0: never.
+    pub failures: u32,
+    /// For how long, the first time; twice as long each further time.
+    pub eject_ms: u64,
+}
+
+/// What is kept of decisions, to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Receipts {
+    /// Of the last decisions; 0: none.
+    pub keep: usize,
+    /// Share of decisions that is written to the log when they are over, in percent.
+    pub log_percent: f64,
 }
 
 /// How long things count without a sign of life.
@@ -248,23 +263,6 @@ impl Config {
     /// The effective configuration, defaults filled in, as YAML.
     pub fn to_yaml(&self) -> Result<String, ConfigError> {
         Ok(serde_yaml_ng::to_string(self)?)
-    }
-}
-
-// === impl PolicyConfig ===
-
-impl PolicyConfig {
-    /// The policy to rank with.
-    pub fn policy(&self) -> Policy {
-        self.named(self.name).unwrap_or(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens })
-    }
-
-    /// Another policy by its name, with the configured parameters.
-    pub fn named(&self, name: &str) -> Option<Policy> {
-        match Policy::by_name(name)? {
-            Policy::Cost { .. } => Some(Policy::Cost { lambda: self.lambda, mu: self.mu_tokens }),
-            other => Some(other),
-        }
     }
 }
 

@@ -1,49 +1,58 @@
 //! Candidates with their load and hits → a ranking. Pure: randomness comes in as an argument.
 //!
 //! In: one [`Candidate`] per usable endpoint (and rank), the size of the request, a [`Policy`].
-//! Out: [`Ranked`] entries, best first, each with every term that made its cost, so that a decision can be explained.
+//! Out: [`Ranked`] entries, best first, each with what made its place, so that a decision can be explained.
 //!
-//! The cost of endpoint *i*, in tokens of prefill work (lower is better):
-//!
-//! ```text
-//! cost(i) = c_i · (Q_i + N_i) + λ · p_i · D_i + μ · A_i + z_i + e_i
-//! ```
-//!
-//! | term | meaning |
-//! |---|---|
-//! | `Q_i` | uncached prompt tokens already sent to *i* and not yet at the first token |
-//! | `N_i` | tokens of this request that *i* would have to compute |
-//! | `D_i` | tokens that the best holder has and *i* has not: the price of making a copy |
-//! | `p_i` | cache pressure of *i*, 0 to 1 |
-//! | `A_i` | sequences active on *i* |
-//! | `c_i` | reference speed ÷ speed of *i* |
-//! | `z_i`, `e_i` | zone constant; errors and distrust |
-//!
-//! Everything is in one unit, tokens still to be computed, so no threshold decides between locality and load: a warm
-//! endpoint is chosen exactly as long as waiting behind its queue is cheaper than computing the prefix elsewhere.
+//! Each policy turns candidates into [`Figure`]s in a module of its own: [`cost`] the price of [`Policy::Cost`], [`blend`]
+//! the weighted scores of the gateways' pickers, [`affinity`] what goes by the longest prefix, [`load`] what goes by load
+//! alone. This module sorts and breaks ties, the same way for all: equals are put in random order, so that a burst of
+//! requests does not all pick the same endpoint.
 
-/// λ: price of a duplicated token under full cache pressure, in tokens. 2 to 4 was best where the cache is tight and
-/// harmless elsewhere (docs/decisions/0003-cost-rule.md).
-pub const LAMBDA_DEFAULT: f64 = 4.0;
+mod affinity;
+mod blend;
+mod cost;
+mod load;
+mod policy;
+#[cfg(test)]
+mod tests;
 
-/// μ: price of an active sequence, in tokens: what a running decode takes from a prefill beside it.
-pub const MU_DEFAULT: f64 = 50.0;
+pub use policy::{
+    Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy, STICKY_GATE_TOKENS_DEFAULT, STICKY_SHARE_DEFAULT,
+    Sticky,
+};
 
-/// What is known of one endpoint (and rank) when a request is ranked.
+/// Shares and capacities below this are taken for it: a tenth of the smallest that any configuration takes.
+const SHARE_MIN: f64 = 1e-3;
+
+/// What is known of one endpoint (and rank) when a request is ranked. The default is an idle one with an empty cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Tokens of the prompt that its prefix cache holds, as far as trusted; already capped by the last-block rule.
     pub cached_tokens: u32,
     /// Q: uncached prompt tokens sent to it that have not reached the first token.
     pub queued_tokens: u64,
-    /// A: sequences active on it.
+    /// Sequences among the active ones that have not reached the first token.
+    pub waiting_sequences: u32,
+    /// A: sequences active on it, waiting ones included.
     pub active_sequences: u32,
+    /// Share of its KV memory that running sequences use, 0 to 1.
+    pub kv_usage: f64,
+    /// Tokens that its KV memory has for new sequences: free, or cached and in no use. None: not known.
+    pub room_tokens: Option<u64>,
     /// p: cache pressure, 0 (empty) to 1 (every new block evicts another).
     pub pressure: f64,
     /// c: reference speed ÷ its speed; 1 while nothing has been learnt.
     pub slowness: f64,
+    /// w: how many sequences it takes where a reference endpoint takes one; above 0.
+    pub capacity: f64,
+    /// r: share of its load that a young endpoint takes yet, above 0 and at most 1.
+    pub ramp: f64,
+    /// R: tokens that it was given to compute lately, fading.
+    pub recent_tokens: f64,
     /// z + e, in tokens.
     pub penalty: f64,
+    /// Number of the last ranking that gave it a request of which nobody held anything; 0: none did.
+    pub last_cold: u64,
 }
 
 /// The request, as far as ranking needs it.
@@ -53,52 +62,10 @@ pub struct Demand {
     pub prompt_tokens: u32,
     /// Tokens of further prompts of the same request, which no cache is asked about.
     pub further_tokens: u64,
+    /// Tokens that it will probably generate, all sequences together; 0: not known.
+    pub output_tokens: u64,
     /// Costs that differ by less than this many tokens are equal; one block.
     pub tie_tokens: u32,
-}
-
-/// How endpoints are ranked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Policy {
-    /// In turn, whatever their load.
-    RoundRobin,
-    /// Fewest active sequences, then fewest queued tokens; caches are not looked at.
-    LeastLoad,
-    /// Most cached tokens, then least load.
-    LongestPrefix,
-    /// The cost rule above.
-    Cost {
-        /// λ, 0 or more.
-        lambda: f64,
-        /// μ, in tokens, 0 or more.
-        mu: f64,
-    },
-}
-
-impl Policy {
-    /// Its name in configuration, metrics and receipts.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::LeastLoad => "least_load",
-            Self::LongestPrefix => "longest_prefix",
-            Self::Cost { .. } => "cost",
-        }
-    }
-
-    /// The policy of this name with its default parameters.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "round_robin" => Self::RoundRobin,
-            "least_load" => Self::LeastLoad,
-            "longest_prefix" => Self::LongestPrefix,
-            "cost" => Self::Cost { lambda: LAMBDA_DEFAULT, mu: MU_DEFAULT },
-            _ => return None,
-        })
-    }
-
-    /// Every name, for messages.
-    pub const NAMES: [&'static str; 4] = ["round_robin", "least_load", "longest_prefix", "cost"];
 }
 
 /// One entry of a ranking.
@@ -112,6 +79,25 @@ pub struct Ranked {
     pub uncached_tokens: u64,
     /// D: tokens that the best holder has and it has not.
     pub duplicated_tokens: u32,
+    /// M: tokens by which the request and what waits before it exceed the room in its KV memory.
+    pub missing_tokens: u64,
+}
+
+/// What the request means for one candidate, whatever the policy.
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    uncached_tokens: u64,
+    duplicated_tokens: u32,
+    missing_tokens: u64,
+}
+
+/// A candidate's place by one policy. Lower is better; a lower tier comes before everything of a higher one.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    tier: u8,
+    cost: f64,
+    /// Decides between equal costs.
+    second: f64,
 }
 
 /// Ranks every candidate, best first. `turn` counts the rankings made so far (for round robin), `random` breaks ties.
@@ -122,173 +108,108 @@ pub fn rank(
     turn: u64,
     random: &mut dyn FnMut() -> u64,
 ) -> Vec<Ranked> {
-    let best_cached = candidates.iter().map(|c| c.cached_tokens).max().unwrap_or(0);
-    let count = candidates.len().max(1) as u64;
-    let mut ranked: Vec<(f64, u64, Ranked)> = candidates
+    let best_cached = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
+    let fits: Vec<Fit> = candidates.iter().map(|candidate| Fit::of(candidate, demand, best_cached)).collect();
+    let figures = match policy {
+        Policy::RoundRobin => load::in_turn(candidates.len(), turn),
+        Policy::PowerOfTwo => load::better_of_two(candidates, random),
+        Policy::LeastLoad => load::least(candidates),
+        Policy::LongestPrefix => affinity::longest(candidates),
+        Policy::Sticky(sticky) => affinity::sticky(sticky, demand, candidates, &fits),
+        Policy::Weighted { blend, .. } => blend::figures(blend, demand, candidates),
+        Policy::NewTimesBatch => load::new_times_batch(candidates, &fits),
+        Policy::Cost(weights) => cost::figures(weights, candidates, &fits),
+    };
+    let mut ranked: Vec<(Figure, u64, Ranked)> = fits
         .iter()
+        .zip(figures)
         .enumerate()
-        .map(|(index, candidate)| {
-            let uncached = u64::from(demand.prompt_tokens.saturating_sub(candidate.cached_tokens))
-                + demand.further_tokens;
-            let duplicated = best_cached.saturating_sub(candidate.cached_tokens);
-            let cost = match policy {
-                Policy::RoundRobin => ((index as u64 + count - turn % count) % count) as f64,
-                Policy::LeastLoad => load(candidate),
-                Policy::LongestPrefix => -f64::from(candidate.cached_tokens),
-                Policy::Cost { lambda, mu } => {
-                    candidate.slowness * (candidate.queued_tokens as f64 + uncached as f64)
-                        + lambda * candidate.pressure * f64::from(duplicated)
-                        + mu * f64::from(candidate.active_sequences)
-                        + candidate.penalty
-                }
-            };
-            let entry = Ranked { index, cost, uncached_tokens: uncached, duplicated_tokens: duplicated };
-            (second_key(policy, candidate), random(), entry)
-        })
+        .map(|(index, (fit, figure))| (figure, random(), fit.ranked(index, figure.cost)))
         .collect();
-    ranked.sort_by(|(load_a, _, a), (load_b, _, b)| {
-        a.cost.total_cmp(&b.cost).then_with(|| load_a.total_cmp(load_b))
+    ranked.sort_by(|(a, lot_a, _), (b, lot_b, _)| {
+        let by_figure = a.tier.cmp(&b.tier).then(a.cost.total_cmp(&b.cost));
+        by_figure.then(a.second.total_cmp(&b.second)).then(lot_a.cmp(lot_b))
     });
-    break_ties(policy, demand.tie_tokens, &mut ranked);
+    if let Policy::Cost(_) = policy {
+        shuffle_close_ones(demand.tie_tokens, &mut ranked);
+    }
     ranked.into_iter().map(|(_, _, entry)| entry).collect()
 }
 
-/// Entries whose cost is within the tie of the best one are equal; they are put in random order, so that a burst of
-/// requests does not all pick the same endpoint.
-fn break_ties(policy: Policy, tie_tokens: u32, ranked: &mut [(f64, u64, Ranked)]) {
-    let Some((best_load, _, best)) = ranked.first() else { return };
-    let (best_load, best_cost) = (*best_load, best.cost);
-    let tied = match policy {
-        Policy::RoundRobin => return,
-        Policy::Cost { .. } => {
-            ranked.iter().take_while(|(_, _, r)| r.cost - best_cost < f64::from(tie_tokens)).count()
-        }
-        Policy::LeastLoad | Policy::LongestPrefix => {
-            ranked.iter().take_while(|(load, _, r)| r.cost == best_cost && *load == best_load).count()
-        }
-    };
-    if let Some(group) = ranked.get_mut(..tied) {
+/// Costs within a tie of the best one are equal.
+fn shuffle_close_ones(tie_tokens: u32, ranked: &mut [(Figure, u64, Ranked)]) {
+    let Some((best, _, _)) = ranked.first() else { return };
+    let limit = best.cost + f64::from(tie_tokens);
+    let close = ranked.iter().take_while(|(figure, _, _)| figure.cost < limit).count();
+    if let Some(group) = ranked.get_mut(..close) {
         group.sort_by_key(|(_, lot, _)| *lot);
     }
 }
 
-fn load(candidate: &Candidate) -> f64 {
-    f64::from(candidate.active_sequences)
-}
+// === impl Candidate ===
 
-fn second_key(policy: Policy, candidate: &Candidate) -> f64 {
-    match policy {
-        Policy::RoundRobin | Policy::Cost { .. } => 0.0,
-        Policy::LeastLoad => candidate.queued_tokens as f64,
-        Policy::LongestPrefix => load(candidate),
+impl Candidate {
+    /// Divides what it has to do: a young or small endpoint counts the same load for more.
+    fn share(&self) -> f64 {
+        (self.capacity * self.ramp).max(SHARE_MIN)
+    }
+
+    /// Active sequences per share.
+    fn load(&self) -> f64 {
+        f64::from(self.active_sequences) / self.share()
+    }
+
+    /// Sequences before their first token, per share.
+    fn queue(&self) -> f64 {
+        f64::from(self.waiting_sequences) / self.share()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn idle(cached_tokens: u32) -> Candidate {
-        Candidate {
-            cached_tokens,
+impl Default for Candidate {
+    fn default() -> Self {
+        Self {
+            cached_tokens: 0,
             queued_tokens: 0,
+            waiting_sequences: 0,
             active_sequences: 0,
+            kv_usage: 0.0,
+            room_tokens: None,
             pressure: 0.0,
             slowness: 1.0,
+            capacity: 1.0,
+            ramp: 1.0,
+            recent_tokens: 0.0,
             penalty: 0.0,
+            last_cold: 0,
+        }
+    }
+}
+
+// === impl Fit ===
+
+impl Fit {
+    fn of(candidate: &Candidate, demand: Demand, best_cached: u32) -> Self {
+        let uncached_tokens =
+            u64::from(demand.prompt_tokens.saturating_sub(candidate.cached_tokens)) + demand.further_tokens;
+        let needed =
+            uncached_tokens.saturating_add(demand.output_tokens).saturating_add(candidate.queued_tokens);
+        Self {
+            uncached_tokens,
+            duplicated_tokens: best_cached.saturating_sub(candidate.cached_tokens),
+            missing_tokens: candidate.room_tokens.map_or(0, |room| needed.saturating_sub(room)),
         }
     }
 
-    const DEMAND: Demand = Demand { prompt_tokens: 3136, further_tokens: 0, tie_tokens: 16 };
-    const COST: Policy = Policy::Cost { lambda: LAMBDA_DEFAULT, mu: MU_DEFAULT };
-
-    fn order(policy: Policy, candidates: &[Candidate], turn: u64) -> Vec<usize> {
-        let mut state = 7u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state
-        };
-        rank(policy, DEMAND, candidates, turn, &mut random).into_iter().map(|r| r.index).collect()
+    fn ranked(self, index: usize, cost: f64) -> Ranked {
+        let Self { uncached_tokens, duplicated_tokens, missing_tokens } = self;
+        Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens }
     }
+}
 
-    #[test]
-    fn the_holder_wins_while_its_queue_is_cheaper_than_a_copy() {
-        let mut warm = idle(3072);
-        assert_eq!(order(COST, &[idle(0), warm.clone()], 0), [1, 0]);
-        warm.queued_tokens = 3000;
-        assert_eq!(order(COST, &[idle(0), warm.clone()], 0), [1, 0]);
-        warm.queued_tokens = 3200;
-        assert_eq!(order(COST, &[idle(0), warm], 0), [0, 1]);
-    }
+// === impl Figure ===
 
-    #[test]
-    fn a_copy_costs_more_under_cache_pressure() {
-        let mut warm = idle(3072);
-        warm.queued_tokens = 3200;
-        let mut cold = idle(0);
-        cold.pressure = 1.0;
-        assert_eq!(order(COST, &[cold, warm], 0), [1, 0]);
-    }
-
-    #[test]
-    fn slow_busy_or_distrusted_endpoints_lose() {
-        for change in [
-            (|c: &mut Candidate| c.slowness = 2.0) as fn(&mut Candidate),
-            |c| c.active_sequences = 10,
-            |c| c.penalty = 500.0,
-        ] {
-            let mut worse = idle(0);
-            change(&mut worse);
-            assert_eq!(order(COST, &[worse, idle(0)], 0), [1, 0]);
-        }
-    }
-
-    #[test]
-    fn round_robin_takes_every_endpoint_in_turn() {
-        let three = [idle(0), idle(3072), idle(0)];
-        let firsts: Vec<usize> =
-            (0..6).filter_map(|turn| order(Policy::RoundRobin, &three, turn).first().copied()).collect();
-        assert_eq!(firsts, [0, 1, 2, 0, 1, 2]);
-        assert_eq!(order(Policy::RoundRobin, &three, 1), [1, 2, 0]);
-    }
-
-    #[test]
-    fn ties_within_a_block_are_spread() {
-        let candidates: Vec<Candidate> =
-            (0..8u32).map(|i| Candidate { penalty: f64::from(i), ..idle(0) }).collect();
-        let mut state = 1u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        let mut wins = [0u32; 8];
-        for turn in 0..8000 {
-            let ranking = rank(COST, DEMAND, &candidates, turn, &mut random);
-            wins[ranking[0].index] += 1;
-        }
-        assert!(wins.iter().all(|w| (800..1200).contains(w)), "{wins:?}");
-    }
-
-    #[test]
-    fn least_load_ignores_caches_and_longest_prefix_ignores_queues() {
-        let mut warm_busy = idle(3072);
-        warm_busy.active_sequences = 3;
-        assert_eq!(order(Policy::LeastLoad, &[warm_busy.clone(), idle(0)], 0), [1, 0]);
-        assert_eq!(order(Policy::LongestPrefix, &[idle(0), warm_busy], 0), [1, 0]);
-    }
-
-    #[test]
-    fn names_round_trip() {
-        for name in Policy::NAMES {
-            assert_eq!(Policy::by_name(name).map(|p| p.name()), Some(name));
-        }
-        assert_eq!(Policy::by_name("fastest"), None);
-    }
-
-    #[test]
-    fn no_candidates_give_no_ranking() {
-        assert!(order(COST, &[], 3).is_empty());
+impl Figure {
+    fn of(cost: f64, second: f64) -> Self {
+        Self { tier: 0, cost, second }
     }
 }

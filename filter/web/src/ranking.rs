@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use warmpath_core::limits::ENDPOINTS_MAX;
-use warmpath_core::rank::{self, Demand, Policy};
+use warmpath_core::rank::{self, Blend, CostWeights, Demand, Policy, Sticky};
 
 /// Costs that differ by less are equal, unless given: one block of 16 tokens.
 const TIE_TOKENS_DEFAULT: u32 = 16;
@@ -64,6 +64,32 @@ struct Rule {
     name: String,
     lambda: Option<f64>,
     mu: Option<f64>,
+    memory: Option<f64>,
+    recent: Option<f64>,
+    weights: Option<Weights>,
+    sticky: Option<StickyRule>,
+}
+
+/// Of the policy `weighted`; what is not given weighs nothing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Weights {
+    #[serde(default)]
+    prefix: f64,
+    #[serde(default)]
+    queue: f64,
+    #[serde(default)]
+    kv: f64,
+    #[serde(default)]
+    no_hit: f64,
+}
+
+/// Of the policy `sticky`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StickyRule {
+    share: Option<f64>,
+    gate_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +98,8 @@ struct Request {
     prompt_tokens: u32,
     #[serde(default)]
     further_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
     tie_tokens: Option<u32>,
 }
 
@@ -85,21 +113,36 @@ struct Candidate {
     #[serde(default)]
     queued_tokens: u64,
     #[serde(default)]
+    waiting_sequences: u32,
+    #[serde(default)]
     active_sequences: u32,
     #[serde(default)]
+    kv_usage: f64,
+    room_tokens: Option<u64>,
+    #[serde(default)]
     pressure: f64,
-    #[serde(default = "reference_speed")]
+    #[serde(default = "reference")]
     slowness: f64,
+    #[serde(default = "reference")]
+    capacity: f64,
+    #[serde(default = "reference")]
+    ramp: f64,
+    #[serde(default)]
+    recent_tokens: f64,
     #[serde(default)]
     penalty: f64,
+    #[serde(default)]
+    last_cold: u64,
 }
 
 #[derive(Serialize)]
 struct Answer<'a> {
     policy: &'static str,
-    /// λ and μ, where the policy has them.
+    /// The weights of the cost, where the policy has them.
     lambda: Option<f64>,
     mu: Option<f64>,
+    memory: Option<f64>,
+    recent: Option<f64>,
     /// Best first.
     ranked: Vec<Entry<'a>>,
 }
@@ -109,15 +152,16 @@ struct Entry<'a> {
     cost: f64,
     uncached_tokens: u64,
     duplicated_tokens: u32,
+    missing_tokens: u64,
     candidate: &'a Candidate,
 }
 
-fn reference_speed() -> f64 {
+fn reference() -> f64 {
     1.0
 }
 
-/// Answers `{"policy":{"name","lambda","mu"},"request":{"prompt_tokens","further_tokens","tie_tokens"},
-/// "candidates":[…],"turn","seed"}` with `{"policy","lambda","mu","ranked":[…]}`, best first.
+/// Answers `{"policy":{"name",…},"request":{"prompt_tokens",…},"candidates":[…],"turn","seed"}` with
+/// `{"policy","lambda","mu","memory","recent","ranked":[…]}`, best first.
 pub fn rank(question: &str) -> Result<String, RankError> {
     let mut json = serde_json::Deserializer::from_str(question);
     let question: Question = serde_path_to_error::deserialize(&mut json)
@@ -128,23 +172,32 @@ pub fn rank(question: &str) -> Result<String, RankError> {
     let demand = Demand {
         prompt_tokens: question.request.prompt_tokens,
         further_tokens: question.request.further_tokens,
+        output_tokens: question.request.output_tokens,
         tie_tokens: question.request.tie_tokens.unwrap_or(TIE_TOKENS_DEFAULT),
     };
     let mut state = question.seed;
     let ranked = rank::rank(policy, demand, &candidates, question.turn, &mut || split_mix(&mut state));
-    let (lambda, mu) = match policy {
-        Policy::Cost { lambda, mu } => (Some(lambda), Some(mu)),
-        Policy::RoundRobin | Policy::LeastLoad | Policy::LongestPrefix => (None, None),
+    let weights = match policy {
+        Policy::Cost(weights) => Some(weights),
+        _ => None,
     };
     let ranked = ranked.iter().filter_map(|entry| {
         Some(Entry {
             cost: entry.cost,
             uncached_tokens: entry.uncached_tokens,
             duplicated_tokens: entry.duplicated_tokens,
+            missing_tokens: entry.missing_tokens,
             candidate: question.candidates.get(entry.index)?,
         })
     });
-    let answer = Answer { policy: policy.name(), lambda, mu, ranked: ranked.collect() };
+    let answer = Answer {
+        policy: policy.name(),
+        lambda: weights.map(|weights| weights.lambda),
+        mu: weights.map(|weights| weights.mu),
+        memory: weights.map(|weights| weights.memory),
+        recent: weights.map(|weights| weights.recent),
+        ranked: ranked.collect(),
+    };
     serde_json::to_string(&answer).map_err(|error| form("answer".to_owned(), &error))
 }
 
@@ -154,12 +207,41 @@ impl Rule {
             expected: Policy::NAMES.join(", "),
             given: self.name.clone(),
         })?;
+        let weight = |given: Option<f64>, default: f64, field: &str| {
+            not_negative(given.unwrap_or(default), || format!("policy.{field}"))
+        };
         Ok(match policy {
-            Policy::Cost { lambda, mu } => Policy::Cost {
-                lambda: not_negative(self.lambda.unwrap_or(lambda), || "policy.lambda".to_owned())?,
-                mu: not_negative(self.mu.unwrap_or(mu), || "policy.mu".to_owned())?,
-            },
+            Policy::Cost(default) => Policy::Cost(CostWeights {
+                lambda: weight(self.lambda, default.lambda, "lambda")?,
+                mu: weight(self.mu, default.mu, "mu")?,
+                memory: weight(self.memory, default.memory, "memory")?,
+                recent: weight(self.recent, default.recent, "recent")?,
+            }),
+            Policy::Weighted { name: "weighted", blend } => {
+                let blend = self.weights.as_ref().map_or(Ok(blend), Weights::checked)?;
+                Policy::Weighted { name: "weighted", blend }
+            }
+            Policy::Sticky(default) => {
+                let given = self.sticky.as_ref();
+                let share = given.and_then(|sticky| sticky.share).unwrap_or(default.share);
+                Policy::Sticky(Sticky {
+                    share: up_to_one(share, || "policy.sticky.share".to_owned())?,
+                    gate_tokens: given.and_then(|sticky| sticky.gate_tokens).unwrap_or(default.gate_tokens),
+                })
+            }
             other => other,
+        })
+    }
+}
+
+impl Weights {
+    fn checked(&self) -> Result<Blend, RankError> {
+        let weight = |given: f64, field: &str| not_negative(given, || format!("policy.weights.{field}"));
+        Ok(Blend {
+            prefix: weight(self.prefix, "prefix")?,
+            queue: weight(self.queue, "queue")?,
+            kv: weight(self.kv, "kv")?,
+            no_hit: weight(self.no_hit, "no_hit")?,
         })
     }
 }
@@ -173,17 +255,20 @@ fn checked(candidates: &[Candidate]) -> Result<Vec<rank::Candidate>, RankError> 
         .enumerate()
         .map(|(index, given)| {
             let field = |name: &'static str| move || format!("candidates[{index}].{name}");
-            if !(0.0..=1.0).contains(&given.pressure) {
-                let (field, given) = (field("pressure")(), given.pressure);
-                return Err(RankError::Range { field, expected: "0 to 1", given });
-            }
             Ok(rank::Candidate {
                 cached_tokens: given.cached_tokens,
                 queued_tokens: given.queued_tokens,
+                waiting_sequences: given.waiting_sequences,
                 active_sequences: given.active_sequences,
-                pressure: given.pressure,
+                kv_usage: up_to_one(given.kv_usage, field("kv_usage"))?,
+                room_tokens: given.room_tokens,
+                pressure: up_to_one(given.pressure, field("pressure"))?,
                 slowness: not_negative(given.slowness, field("slowness"))?,
+                capacity: not_negative(given.capacity, field("capacity"))?,
+                ramp: up_to_one(given.ramp, field("ramp"))?,
+                recent_tokens: not_negative(given.recent_tokens, field("recent_tokens"))?,
                 penalty: not_negative(given.penalty, field("penalty"))?,
+                last_cold: given.last_cold,
             })
         })
         .collect()
@@ -194,6 +279,14 @@ fn not_negative(given: f64, field: impl FnOnce() -> String) -> Result<f64, RankE
         Ok(given)
     } else {
         Err(RankError::Range { field: field(), expected: "0 or more", given })
+    }
+}
+
+fn up_to_one(given: f64, field: impl FnOnce() -> String) -> Result<f64, RankError> {
+    if (0.0..=1.0).contains(&given) {
+        Ok(given)
+    } else {
+        Err(RankError::Range { field: field(), expected: "0 to 1", given })
     }
 }
 

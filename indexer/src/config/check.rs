@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::thread::available_parallelism;
 
 use serde_yaml_ng::Value;
-use warmpath_core::rank::{LAMBDA_DEFAULT, MU_DEFAULT, Policy};
 
 use super::fields::{Fields, Problems};
 use super::*;
@@ -16,6 +15,8 @@ const BLOCK_HASHES: [&str; 3] = ["sha256", "sha256_cbor", "none"];
 pub(super) const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
 const RANKS: (u64, u64) = (1, 1024);
+/// Capacity weights: a hundredth to a hundred times a reference endpoint.
+const CAPACITY: (f64, f64) = (0.01, 100.0);
 /// Context lengths, in tokens: up to what a prompt of token ids may have.
 const MODEL_LEN: (u64, u64) = (1, 1 << 22);
 /// Endpoints in a set, as the filter takes them.
@@ -29,10 +30,12 @@ pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
     let models = models(root.list("models", p), p);
     let config = Config {
         listen: listen(root.mapping("listen", p), p),
-        policy: policy(root.mapping("policy", p), p),
+        policy: policy::checked(root.mapping("policy", p), p),
         endpoints: endpoints(root.mapping("endpoints", p), &models, p),
         models,
         scrape: scrape(root.mapping("scrape", p), p),
+        outliers: outliers(root.mapping("outliers", p), p),
+        receipts: receipts(root.mapping("receipts", p), p),
         leases: leases(root.mapping("leases", p), p),
         peers: peers(root.list("peers", p), p),
         mirror: mirror::section(root.mapping("mirror", p), p),
@@ -62,28 +65,6 @@ fn listen(mut fields: Fields, p: &mut Problems) -> Listen {
     }
     fields.finish(p);
     listen
-}
-
-fn policy(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
-    let name = match fields.text("name", p) {
-        None => Some(defaults::POLICY),
-        Some(name) => {
-            let known = Policy::NAMES.into_iter().find(|known| *known == name);
-            if known.is_none() {
-                let remedy = format!("expected one of {}", Policy::NAMES.join(", "));
-                p.note(&fields.path_of("name"), Some(&Value::String(name)), remedy);
-            }
-            known
-        }
-    };
-    let policy = PolicyConfig {
-        name: name.unwrap_or(defaults::POLICY),
-        lambda: fields.weight("lambda", LAMBDA_DEFAULT, p),
-        mu_tokens: fields.weight("mu_tokens", MU_DEFAULT, p),
-        slower_media: fields.share("slower_media", defaults::SLOWER_MEDIA, p),
-    };
-    fields.finish(p);
-    policy
 }
 
 fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
@@ -195,8 +176,9 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
         p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
     }
     let model = model_name(&mut fields, models, p);
+    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     fields.finish(p);
-    Some(StaticEndpoint { address: address?, events, replay, ranks, model })
+    Some(StaticEndpoint { address: address?, events, replay, ranks, model, capacity, zone })
 }
 
 fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
@@ -218,9 +200,24 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
         }
     }
     let model = model_name(&mut fields, models, p);
+    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
     fields.finish(p);
-    Some(DnsEndpoints { name, port: port?, events_port, replay_port, ranks, model, refresh_ms })
+    Some(DnsEndpoints {
+        name,
+        port: port?,
+        events_port,
+        replay_port,
+        ranks,
+        model,
+        capacity,
+        zone,
+        refresh_ms,
+    })
+}
+
+fn capacity(fields: &mut Fields, p: &mut Problems) -> f64 {
+    fields.within("capacity", CAPACITY, defaults::CAPACITY, p)
 }
 
 fn ranks(fields: &mut Fields, p: &mut Problems) -> u32 {
@@ -280,6 +277,25 @@ fn scrape(mut fields: Fields, p: &mut Problems) -> Scrape {
     };
     fields.finish(p);
     scrape
+}
+
+fn outliers(mut fields: Fields, p: &mut Problems) -> Outliers {
+    let failures = fields.number("failures", (0, 1000), defaults::OUTLIER_FAILURES.into(), p);
+    let outliers = Outliers {
+        failures: u32::try_from(failures).unwrap_or(defaults::OUTLIER_FAILURES),
+        eject_ms: fields.number("eject_ms", DURATION_MS, defaults::EJECT_MS, p),
+    };
+    fields.finish(p);
+    outliers
+}
+
+fn receipts(mut fields: Fields, p: &mut Problems) -> Receipts {
+    let receipts = Receipts {
+        keep: size(&mut fields, "keep", (0, 1 << 16), defaults::RECEIPTS, p),
+        log_percent: fields.within("log_percent", (0.0, 100.0), 0.0, p),
+    };
+    fields.finish(p);
+    receipts
 }
 
 fn leases(mut fields: Fields, p: &mut Problems) -> Leases {

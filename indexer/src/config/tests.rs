@@ -1,8 +1,12 @@
+use warmpath_core::rank::{Blend, CostWeights, Policy, Sticky};
+
 use super::*;
 
 const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
-policy: { name: longest_prefix, lambda: 2, mu_tokens: 10.5 }
+policy:
+  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, recent: 0.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 }, zone: b,
+    split: [{ name: cost, percent: 30 }, { name: sticky, percent: 20 }], split_by: request }
 models:
   - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
   - name: other
@@ -14,9 +18,11 @@ models:
     rendering: { converts_developer: false }
 endpoints:
   static:
-    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3 }
+    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3, capacity: 2.5, zone: a }
   dns:
     - { name: vllm-headless, port: 8000, events_port: 5557, model: other, refresh_ms: 1000 }
+outliers: { failures: 0 }
+receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
 leases: { reservation_ms: 1000, speculative_ms: 2000 }
 peers: ["10.0.0.9:50051", "indexer-1.local:50061"]
@@ -36,7 +42,15 @@ fn problems(text: &str) -> Vec<String> {
 fn a_full_configuration_is_taken_as_written() {
     let config = Config::parse(FULL).unwrap();
     assert_eq!(config.policy.policy(), Policy::LongestPrefix);
-    assert_eq!(config.policy.named("cost"), Some(Policy::Cost { lambda: 2.0, mu: 10.5 }));
+    let cost = CostWeights { lambda: 2.0, mu: 10.5, memory: 3.0, recent: 0.5 };
+    assert_eq!(config.policy.named("cost"), Some(Policy::Cost(cost)));
+    let blend = Blend { kv: 7.0, ..Blend::DEFAULT };
+    assert_eq!(config.policy.named("weighted"), Some(Policy::Weighted { name: "weighted", blend }));
+    assert_eq!(config.policy.named("weighted_3_1_1"), Policy::by_name("weighted_3_1_1"));
+    let sticky = Sticky { gate_tokens: 9, ..Sticky::default() };
+    assert_eq!(config.policy.named("sticky"), Some(Policy::Sticky(sticky)));
+    let shares: Vec<_> = config.policy.split.iter().map(|share| (share.name, share.percent)).collect();
+    assert_eq!((shares, config.policy.split_by), (vec![("cost", 30), ("sticky", 20)], SplitBy::Request));
     assert_eq!(config.models[0].aliases, ["tiny", "7"]);
     assert_eq!(config.models[0].adapters, ["sql", "support"]);
     assert_eq!(config.models[0].engine_version.as_deref(), Some("0.32"));
@@ -48,6 +62,9 @@ fn a_full_configuration_is_taken_as_written() {
     let endpoint = &config.endpoints.fixed[0];
     let replay = endpoint.replay.as_ref().and_then(|replay| replay.of_rank(1));
     assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
+    assert_eq!((endpoint.capacity, endpoint.zone.as_deref()), (2.5, Some("a")));
+    assert_eq!(config.outliers, Outliers { failures: 0, eject_ms: defaults::EJECT_MS });
+    assert_eq!(config.receipts, Receipts { keep: 10, log_percent: 0.5 });
     assert_eq!(config.endpoints.dns[0].replay_port, None);
     assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
     let mirror = config.mirror.as_ref().unwrap();
@@ -83,7 +100,9 @@ fn a_mirror_is_one_redis_with_a_name_of_its_own() {
 fn every_mistake_is_found_at_once() {
     let text = r#"
 listen: { grpc: nowhere }
-policy: { name: fast, lambda: -1, mu_tokens: .nan }
+policy:
+  { name: fast, lambda: -1, mu_tokens: .nan, weights: { kv: x }, sticky: { share: 2 },
+    split: [{ percent: 60 }, { name: cost, percent: 50 }, { name: cost, percent: 0 }], split_by: user }
 models:
   - { aliases: [""] }
   - { name: a }
@@ -93,7 +112,7 @@ models:
 endpoints:
   static:
     - { address: "host:1", model: b }
-    - { address: "127.0.0.1:1", events: "udp://x:1", ranks: 0, model: a }
+    - { address: "127.0.0.1:1", events: "udp://x:1", ranks: 0, model: a, capacity: 0 }
     - { address: "127.0.0.1:1", replay: "tcp://x:1", model: a }
   dns: [{ port: 0, events_port: 65535, ranks: 2, model: a }]
 scrape: 5
@@ -116,10 +135,17 @@ nonsense: true
         "policy.name",
         "policy.lambda",
         "policy.mu_tokens",
+        "policy.weights.kv",
+        "policy.sticky.share",
+        "policy.split[0].name",
+        "policy.split[2].percent",
+        "policy.split",
+        "policy.split_by",
         "endpoints.static[0].address",
         "endpoints.static[0].model",
         "endpoints.static[1].ranks",
         "endpoints.static[1].events",
+        "endpoints.static[1].capacity",
         "endpoints.static[2].replay",
         "endpoints.static[2].address",
         "endpoints.dns[0].name",
@@ -139,7 +165,7 @@ nonsense: true
 #[test]
 fn a_message_names_key_value_and_remedy() {
     let error = Config::parse("policy: { name: fast }").unwrap_err().to_string();
-    let line = "policy.name: found \"fast\"; expected one of round_robin, least_load, longest_prefix, cost";
+    let line = "policy.name: found \"fast\"; expected one of round_robin, power_of_two, least_load, ";
     assert!(error.starts_with("1 mistake in the configuration:") && error.contains(line), "{error}");
 }
 

@@ -31,8 +31,9 @@ fn a_ranking_tells_what_its_costs_are_made_of() {
     assert_eq!(
         cold["candidate"],
         json!({
-            "name": "cold", "cached_tokens": 0, "queued_tokens": 0, "active_sequences": 0,
-            "pressure": 0.5, "slowness": 1.0, "penalty": 0.0,
+            "name": "cold", "cached_tokens": 0, "queued_tokens": 0, "waiting_sequences": 0, "active_sequences": 0,
+            "kv_usage": 0.0, "room_tokens": null, "pressure": 0.5, "slowness": 1.0, "capacity": 1.0, "ramp": 1.0,
+            "recent_tokens": 0.0, "penalty": 0.0, "last_cold": 0,
         })
     );
     assert_eq!((&cold["cost"], &cold["duplicated_tokens"]), (&json!(9280.0), &json!(3072)));
@@ -47,7 +48,25 @@ fn every_policy_can_be_asked_for() {
         assert_eq!(answer["policy"], name);
         answer["ranked"][0]["candidate"]["name"].as_str().unwrap().to_owned()
     });
-    assert_eq!(firsts, ["cold", "cold", "warm", "warm"]);
+    // The two of which power_of_two takes the better one are all that there are.
+    let expected = ["cold", "cold", "cold", "warm", "warm", "warm", "warm", "warm", "warm", "warm"];
+    assert_eq!(firsts, expected, "{:?}", Policy::NAMES);
+}
+
+#[test]
+fn policies_take_their_own_parameters() {
+    let first = |policy: Value| {
+        let mut question = question();
+        question["policy"] = policy;
+        question["candidates"][1]["kv_usage"] = json!(1.0);
+        question["candidates"][1]["queued_tokens"] = json!(5000);
+        ranked(&question)["ranked"][0]["candidate"]["name"].clone()
+    };
+    assert_eq!(first(json!({ "name": "weighted", "weights": { "prefix": 1 } })), "warm");
+    assert_eq!(first(json!({ "name": "weighted", "weights": { "kv": 1 } })), "cold");
+    assert_eq!(first(json!({ "name": "sticky", "sticky": { "gate_tokens": 5000 } })), "warm");
+    assert_eq!(first(json!({ "name": "sticky", "sticky": { "gate_tokens": 4999 } })), "cold");
+    assert_eq!(first(json!({ "name": "sticky", "sticky": { "share": 0.99 } })), "cold");
 }
 
 #[test]
@@ -79,6 +98,14 @@ fn what_does_not_fit_is_named() {
         (change("/policy/name", json!("fastest")), "policy.name: expected one of round_robin, "),
         (change("/policy", json!({ "name": "cost", "mu": -1 })), "policy.mu: expected 0 or more, got -1"),
         (change("/policy", json!({ "name": "cost", "nu": 1 })), "policy.nu: unknown field `nu`"),
+        (
+            change("/policy", json!({ "name": "weighted", "weights": { "kv": -1 } })),
+            "policy.weights.kv: expected 0 or more, got -1",
+        ),
+        (
+            change("/policy", json!({ "name": "sticky", "sticky": { "share": 2 } })),
+            "policy.sticky.share: expected 0 to 1, got 2",
+        ),
         (change("/request/prompt_tokens", json!(-1)), "request.prompt_tokens: invalid"),
         (change("/candidates/1/cached_tokens", json!("x")), "candidates[1].cached_tokens: invalid type"),
         (change("/candidates/0/pressure", json!(1.5)), "candidates[0].pressure: expected 0 to 1, got 1.5"),
