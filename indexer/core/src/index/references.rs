@@ -12,7 +12,7 @@ use super::place::{ChainId, Place, SHRINK_BELOW};
 
 mod rows;
 
-use rows::{At, Rows};
+use rows::Rows;
 
 #[derive(Debug, Default)]
 pub(super) struct References {
@@ -53,15 +53,26 @@ pub(super) enum Referred {
     Full,
 }
 
-/// The same where the block's place is only known afterwards.
+/// The same where the block's place is only known afterwards. Four fields of half a word, written one by one and read so: in
+/// other portions they would wait for all writes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// The first copy under this hash, which stands for no place yet: see [`References::set_place`].
-    New(At),
-    /// One more, of the block at this place.
-    Again(Place),
+pub(super) struct Counted {
+    pub(super) what: WhatCounted,
+    /// Where the hash is among the others; see [`References::set_place`].
+    row: u32,
+    /// What the hash stands for; of a new one, no place yet.
+    pub(super) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum WhatCounted {
+    /// The first copy under this hash.
+    New,
+    /// One more.
+    Again,
     /// There are [`COPIES_MAX`] already.
-    TooMany(Place),
+    TooMany,
     /// The hash is new, and there is no room for it.
     Full,
 }
@@ -182,25 +193,29 @@ impl References {
     }
 
     /// Counts a copy under the hash, whatever block it stands for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&mut self, hash: EngineHash, has_room: bool) -> Counted {
         match self.hashes.find(hash) {
             Ok(at) => {
-                let Some(referent) = self.hashes.at_mut(at) else { return Counted::Full };
+                let Some(referent) = self.hashes.at_mut(at) else { return Counted::FULL };
                 let place = referent.place();
-                if referent.count() { Counted::Again(place) } else { Counted::TooMany(place) }
+                let what = if referent.count() { WhatCounted::Again } else { WhatCounted::TooMany };
+                Counted { what, row: 0, place }
             }
-            Err(_) if !has_room => Counted::Full,
-            Err(at) => Counted::New(self.hashes.insert(at, hash, Referent::new(Place::NONE))),
+            Err(_) if !has_room => Counted::FULL,
+            Err(at) => {
+                let at = self.hashes.insert(at, hash, Referent::new(Place::NONE));
+                let row = u32::try_from(at.index()).unwrap_or(u32::MAX);
+                Counted { what: WhatCounted::New, row, place: Place::NONE }
+            }
         }
     }
 
-    /// The place of the block that a hash stands for which was [new](Counted::New) there.
+    /// The place of the block that a hash stands for which was counted as new.
     #[inline]
-    pub(super) fn set_place(&mut self, hash: EngineHash, at: At, place: Place) {
-        if let Some(at) = self.hashes.find_again(hash, at)
-            && let Some(referent) = self.hashes.at_mut(at)
-        {
+    pub(super) fn set_place(&mut self, hash: EngineHash, counted: Counted, place: Place) {
+        let row = usize::try_from(counted.row).unwrap_or(usize::MAX);
+        if let Some(referent) = self.hashes.again_mut(hash, row) {
             referent.set_place(place);
         }
     }
@@ -221,8 +236,9 @@ impl References {
     /// Counts a copy again that was taken off too early.
     #[cold]
     pub(super) fn recount(&mut self, hash: EngineHash, place: Place) {
-        if let Counted::New(at) = self.count(hash, true) {
-            self.set_place(hash, at, place);
+        let counted = self.count(hash, true);
+        if counted.what == WhatCounted::New {
+            self.set_place(hash, counted, place);
         }
     }
 
@@ -297,6 +313,12 @@ fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
     if table.len() < table.capacity() / SHRINK_BELOW {
         table.shrink_to(table.len() * 2);
     }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    pub(super) const FULL: Self = Self { what: WhatCounted::Full, row: 0, place: Place::NONE };
 }
 
 // === impl Referent ===

@@ -14,7 +14,7 @@ use super::Index;
 use super::chains::Chains;
 use super::groups::GroupMask;
 use super::place::{Place, Slot};
-use super::references::Counted;
+use super::references::{Counted, WhatCounted};
 use super::stats::Origin;
 use super::stored::keys_of;
 
@@ -77,13 +77,13 @@ impl Index {
         let references_max = (references + room).min(self.limits.stream_references_max);
         let hashes = run.stored.hashes.chunks(SLICE);
         let mut behind = keys.len();
-        let mut steps = [Step { counted: Counted::Full, placed: None }; SLICE];
+        let mut steps = [Step { counted: Counted::FULL, placed: None }; SLICE];
         for (hashes, keys) in hashes.zip(keys.chunks(SLICE)) {
             let steps = steps.get_mut(..keys.len()).unwrap_or_default();
             let mut taken = stream.references();
             for (step, hash) in steps.iter_mut().zip(hashes) {
                 let counted = stream.pool.count(*hash, taken < references_max);
-                taken += usize::from(matches!(counted, Counted::New(_)));
+                taken += usize::from(counted.what == WhatCounted::New);
                 *step = Step { counted, placed: None };
             }
             let mut shown = self.shown.write();
@@ -95,12 +95,12 @@ impl Index {
                 match step.placed {
                     Some((place, had)) => {
                         placed += 1;
-                        match step.counted {
-                            Counted::TooMany(_) => self.stats.skipped.copies += 1,
-                            Counted::New(at) => stream.pool.set_place(*hash, at, place),
-                            Counted::Again(_) | Counted::Full => {}
+                        match step.counted.what {
+                            WhatCounted::TooMany => self.stats.skipped.copies += 1,
+                            WhatCounted::New => stream.pool.set_place(*hash, step.counted, place),
+                            WhatCounted::Again | WhatCounted::Full => {}
                         }
-                        if !matches!(step.counted, Counted::TooMany(_)) {
+                        if step.counted.what != WhatCounted::TooMany {
                             if had.has(run.group) {
                                 stream.pool.add_spare(place, run.group);
                             }
@@ -113,7 +113,7 @@ impl Index {
                             }
                         }
                     }
-                    None if matches!(step.counted, Counted::New(_) | Counted::Again(_)) => {
+                    None if matches!(step.counted.what, WhatCounted::New | WhatCounted::Again) => {
                         stream.pool.unrefer(*hash);
                     }
                     None => {}
@@ -188,20 +188,17 @@ fn place_all(
 ) -> Option<Stop> {
     for ((more, key), step) in (0..behind).rev().zip(keys).zip(steps) {
         let known = chains.find(*after, *key);
-        let place = match step.counted {
-            Counted::Again(place) | Counted::TooMany(place) if Some(place) != known => {
+        let place = match (step.counted.what, known) {
+            (WhatCounted::Again | WhatCounted::TooMany, _) if Some(step.counted.place) != known => {
                 return Some(Stop::Conflict);
             }
-            Counted::Again(place) | Counted::TooMany(place) => place,
-            Counted::New(_) => match known {
-                Some(place) => place,
-                None if chains.has_room() => chains.place(*after, *key, more),
-                None => return Some(Stop::Full),
-            },
-            Counted::Full => return Some(Stop::Full),
+            (WhatCounted::Again | WhatCounted::TooMany, _) => step.counted.place,
+            (WhatCounted::New, Some(place)) => place,
+            (WhatCounted::New, None) if chains.has_room() => chains.place(*after, *key, more),
+            (WhatCounted::New, None) | (WhatCounted::Full, _) => return Some(Stop::Full),
         };
-        let had = match step.counted {
-            Counted::TooMany(_) => GroupMask::default(),
+        let had = match step.counted.what {
+            WhatCounted::TooMany => GroupMask::default(),
             _ => chains.store(place, run.slot, run.group),
         };
         step.placed = Some((place, had));

@@ -42,13 +42,14 @@ struct Row {
 
 /// Where a row is, or would be put: the end of the search for a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::index) struct At {
+pub(super) struct At {
     chunk: usize,
     row: usize,
     /// Where the search began.
     home: usize,
-    /// What the hash is known by among the tags.
-    tag: u8,
+    /// What the hash is known by among the tags. A word like the others: read as one after it was written as a byte, it would
+    /// wait for all writes before it.
+    tag: usize,
 }
 
 /// Rows of a chunk.
@@ -114,8 +115,8 @@ impl Rows {
         self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
     }
 
-    /// Where the hash is, or where it would be put.
-    #[inline]
+    /// Where the hash is, or where it would be put. Always inlined, so that what it returns does not go through memory.
+    #[inline(always)]
     pub(super) fn find(&self, hash: EngineHash) -> Result<At, At> {
         let at = self.home(hash);
         let Some(tags) = self.chunks.get(at.home) else { return Err(at) };
@@ -157,12 +158,14 @@ impl Rows {
         self.rows.get(at.index()).is_some_and(|row| row.hash == hash)
     }
 
-    /// Where the hash is, which was at `at` before others were put in.
+    /// The referent of a hash which was [there](At::index) before others were put in.
     #[inline]
-    pub(super) fn find_again(&self, hash: EngineHash, at: At) -> Option<At> {
-        let is_taken =
-            self.chunks.get(at.chunk).and_then(|chunk| chunk.0.get(at.row)).is_some_and(|tag| *tag != 0);
-        if is_taken && self.is_at(hash, at) { Some(at) } else { self.find(hash).ok() }
+    pub(super) fn again_mut(&mut self, hash: EngineHash, index: usize) -> Option<&mut Referent> {
+        let tag = self.chunks.get(index / WIDTH).and_then(|chunk| chunk.tags().get(index % WIDTH));
+        let is_there =
+            tag.is_some_and(|tag| *tag != 0) && self.rows.get(index).is_some_and(|row| row.hash == hash);
+        let index = if is_there { index } else { self.find(hash).ok()?.index() };
+        self.rows.get_mut(index).map(|row| &mut row.referent)
     }
 
     /// Puts a hash where it was [not found](Self::find). Returns where it is.
@@ -195,7 +198,7 @@ impl Rows {
     fn put(&mut self, at: At, row: Row) {
         self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::pass);
         if let (Some(chunk), Some(place)) = (self.chunks.get_mut(at.chunk), self.rows.get_mut(at.index())) {
-            chunk.set_tag(at.row, at.tag);
+            chunk.set_tag(at.row, u8::try_from(at.tag).unwrap_or(u8::MAX));
             *place = row;
         }
     }
@@ -210,7 +213,7 @@ impl Rows {
         let [_, home] = halves(u128::from(mixed) * u128::from(homes));
         let [tag, ..] = mixed.to_le_bytes();
         let home = usize::try_from(home).unwrap_or(usize::MAX);
-        At { chunk: home, row: 0, home, tag: tag | 0x80 }
+        At { chunk: home, row: 0, home, tag: usize::from(tag | 0x80) }
     }
 
     /// The same rows in a table of another size; a larger one where they gather at the end of it.
@@ -261,8 +264,8 @@ impl Chunk {
 
     /// Rows with this tag, and perhaps others.
     #[inline]
-    fn with_tag(&self, tag: u8) -> impl Iterator<Item = usize> + use<> {
-        let unlike = self.word() ^ (u128::from(tag) * EACH);
+    fn with_tag(&self, tag: usize) -> impl Iterator<Item = usize> + use<> {
+        let unlike = self.word() ^ spread(tag);
         // Bytes that are zero; a borrow may add some above such a one.
         let mut alike = unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS;
         std::iter::from_fn(move || {
@@ -305,10 +308,17 @@ impl Chunk {
 // === impl At ===
 
 impl At {
+    /// Among all rows.
     #[inline]
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         self.chunk * WIDTH + self.row
     }
+}
+
+/// A byte in each byte.
+#[inline]
+fn spread(byte: usize) -> u128 {
+    u128::try_from(byte).unwrap_or_default().wrapping_mul(EACH)
 }
 
 /// The lowest byte with a bit.
