@@ -38,6 +38,7 @@ async fn the_readme_lists_every_metric() {
         include_str!("../../src/ingest/metrics.rs"),
         include_str!("../../src/models/metrics.rs"),
         include_str!("../../src/peers/metrics.rs"),
+        include_str!("../../src/sources.rs"),
         include_str!("../../src/volatile.rs"),
     );
     let readme = include_str!("../../README.md");

@@ -18,7 +18,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Requests that an engine serves between two faults.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 400)]
     requests_between: usize,
 }
 
