@@ -38,6 +38,7 @@ use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
+use crate::lengths::OutputLengths;
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
@@ -87,6 +88,7 @@ struct Core {
     drift: Arc<DriftWatch>,
     volatile: Arc<VolatileHeads>,
     receipts: Arc<Receipts>,
+    lengths: Arc<OutputLengths>,
     engines: watch::Receiver<Arc<Directory>>,
 }
 
@@ -225,6 +227,7 @@ impl Core {
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
             volatile: Arc::new(VolatileHeads::new(clock)),
             receipts: Arc::new(Receipts::new(config.receipts)),
+            lengths: Arc::default(),
             engines,
         })
     }
@@ -255,6 +258,7 @@ impl Core {
             clock: self.clock,
             memo: self.memo.clone(),
             receipts: self.receipts.clone(),
+            lengths: self.lengths.clone(),
         };
         Arc::new(Decider::new(config, shared, metrics.decide.clone()))
     }
@@ -273,6 +277,7 @@ impl Core {
             index: self.index.clone(),
             drift: self.drift.clone(),
             receipts: self.receipts.clone(),
+            lengths: self.lengths.clone(),
             outliers: config.outliers,
             metrics: metrics.decide.clone(),
         };

@@ -39,6 +39,8 @@ mod sizes;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
+mod terms;
+#[cfg(test)]
 mod tidy;
 #[cfg(test)]
 mod traps;

@@ -36,6 +36,8 @@ mod scoring;
 #[cfg(test)]
 mod scraping;
 #[cfg(test)]
+mod spread;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod terms;
