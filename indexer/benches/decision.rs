@@ -112,6 +112,7 @@ impl Setup {
             clock: Clock::start(),
             memo: Arc::new(PromptMemo::new([3; 16], memo_bytes)),
             receipts: Arc::new(Receipts::new(config.receipts)),
+            lengths: Arc::default(),
         };
         let decider = Decider::new(&config, shared, DecideMetrics::new());
         Self { decider, index, books, messages, prose }

@@ -38,6 +38,7 @@ use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
+use crate::lengths::OutputLengths;
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
 use crate::mirror::{self, Loaded, MirrorMetrics, RedisAccess, RedisStore, Saver};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
@@ -88,6 +89,7 @@ struct Core {
     sources: Arc<SourceWatch>,
     volatile: Arc<VolatileHeads>,
     receipts: Arc<Receipts>,
+    lengths: Arc<OutputLengths>,
     engines: watch::Receiver<Arc<Directory>>,
 }
 
@@ -240,6 +242,7 @@ impl Core {
             sources: Arc::default(),
             volatile: Arc::new(VolatileHeads::new(clock)),
             receipts: Arc::new(Receipts::new(config.receipts)),
+            lengths: Arc::default(),
             engines,
         })
     }
@@ -270,6 +273,7 @@ impl Core {
             clock: self.clock,
             memo: self.memo.clone(),
             receipts: self.receipts.clone(),
+            lengths: self.lengths.clone(),
         };
         Arc::new(Decider::new(config, shared, metrics.decide.clone()))
     }
@@ -289,6 +293,7 @@ impl Core {
             drift: self.drift.clone(),
             sources: self.sources.clone(),
             receipts: self.receipts.clone(),
+            lengths: self.lengths.clone(),
             outliers: config.outliers,
             metrics: metrics.decide.clone(),
         };

@@ -53,12 +53,13 @@ use crate::config::{Config, Outliers, PolicyConfig};
 use crate::engines::Directory;
 use crate::fleet::{Endpoint, Heard, Snapshot, View};
 use crate::ledger::{DecisionId, Ledger};
+use crate::lengths::OutputLengths;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::receipts::{self, Considered, Fate, Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
 use candidates::{Circumstances, Seat, gather, serving, weighed, willing};
 use measure::{Job, Measured, Measurer};
-use metrics::{DecideMetrics, DecisionLabels};
+use metrics::{ChoiceLabels, DecideMetrics, DecisionLabels};
 use pool::{Lane, Pool, PoolError};
 use recognize::{Recognizable, Recognizer};
 use round::{Basis, Round, best_of_each_endpoint, put_first};
@@ -127,6 +128,7 @@ pub struct Decider {
     /// Decisions made.
     count: AtomicU64,
     receipts: Arc<Receipts>,
+    lengths: Arc<OutputLengths>,
     metrics: DecideMetrics,
 }
 
@@ -152,6 +154,7 @@ pub struct Shared {
     pub clock: Clock,
     pub memo: Arc<PromptMemo>,
     pub receipts: Arc<Receipts>,
+    pub lengths: Arc<OutputLengths>,
 }
 
 /// Candidates and their order.
@@ -165,7 +168,8 @@ struct Ranking {
 
 impl Decider {
     pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
-        let Shared { registry, view, engines, index, books, volatile, clock, memo, receipts } = shared;
+        let Shared { registry, view, engines, index, books, volatile, clock, memo, receipts, lengths } =
+            shared;
         let ids = DecisionIds::new(books.lock().own());
         let cached = index.read().reader();
         let measurer = Measurer { memo, cached: cached.clone(), volatile, metrics: metrics.clone() };
@@ -191,6 +195,7 @@ impl Decider {
             turns: Turns::default(),
             count: AtomicU64::new(0),
             receipts,
+            lengths,
             metrics,
         }
     }
@@ -224,6 +229,7 @@ impl Decider {
         let named = target.and_then(|target| Some((models.get(target.model)?.clone(), target)));
         let policy = question.policy.unwrap_or_else(|| self.split.policy(question.group_key, rand::random()));
         let (sequences, estimated_bytes) = (question.sequences(), question.estimated_bytes());
+        let output_limit = question.truncate.max_output_tokens.unwrap_or(0);
         let serving = match &named {
             Some((_, target)) => serving(&snapshot, target, &directory),
             None => snapshot.usable().collect(),
@@ -255,7 +261,9 @@ impl Decider {
         };
         let mut basis = self.basis(&endpoints, measured);
         let ids = basis.measured.as_mut().and_then(|measured| measured.ids.take());
-        let demand = basis.demand(estimated_bytes);
+        let output_tokens =
+            model.map_or(0, |model| self.lengths.expected(model.index, sequences, output_limit));
+        let demand = basis.demand(estimated_bytes, output_tokens);
         let picking = Instant::now();
         let round = Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
         let (decision, ranking) = match purpose {
@@ -476,6 +484,13 @@ impl Decider {
             self.metrics.prompt_tokens.inc_by(decision.prompt_tokens.into());
             self.metrics.reachable_tokens.inc_by(decision.reachable_tokens.into());
             self.metrics.selected_tokens.inc_by(selected.into());
+            let choice = match (decision.reachable_tokens, selected) {
+                (0, _) => "cold",
+                (reachable, selected) if selected < reachable => "spill",
+                _ => "holder",
+            };
+            let labels = ChoiceLabels { policy: decision.policy, choice };
+            self.metrics.choices.get_or_create(&labels).inc();
         }
     }
 }

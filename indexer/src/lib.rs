@@ -27,6 +27,7 @@ pub mod housekeeping;
 pub mod http;
 pub mod ingest;
 pub mod ledger;
+pub mod lengths;
 pub mod lifecycle;
 pub mod logs;
 pub mod mirror;

@@ -22,6 +22,7 @@ use crate::decide::metrics::{
 use crate::drift::{Compared, DriftWatch, Signal};
 use crate::fleet::{Endpoint, Heard, Snapshot, Standing, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
+use crate::lengths::OutputLengths;
 use crate::models::Registry;
 use crate::sources::SourceWatch;
 use crate::receipts::{Fate, Receipts, millis};
@@ -70,6 +71,8 @@ pub struct Usage {
     pub prompt_tokens: Option<u32>,
     /// Prompt tokens that the engine found in its cache.
     pub cached_tokens: Option<u32>,
+    /// Tokens of all that it answered.
+    pub completion_tokens: Option<u32>,
 }
 
 /// Takes reports.
@@ -83,6 +86,7 @@ pub struct Reporter {
     pub drift: Arc<DriftWatch>,
     pub sources: Arc<SourceWatch>,
     pub receipts: Arc<Receipts>,
+    pub lengths: Arc<OutputLengths>,
     pub outliers: Outliers,
     pub metrics: DecideMetrics,
 }
@@ -107,6 +111,7 @@ impl Reporter {
             Decided::Elsewhere(reason) => {
                 if let Reported::End { endpoint, http_status, response, is_failure, .. } = &report.what {
                     self.hear(endpoint, *is_failure, *http_status, snapshot);
+                    self.count_served(endpoint, "", snapshot);
                     self.keep_answer(endpoint, *response, *is_failure, snapshot);
                     let labels = ReasonLabels { reason: reason.name() };
                     self.metrics.undecided.get_or_create(&labels).inc();
@@ -161,8 +166,10 @@ impl Reporter {
                 );
                 self.keep_answer(endpoint, *response, *is_failure, snapshot);
                 let entry = self.ended(id, endpoint, snapshot);
+                let forecast = entry.as_ref().and_then(|entry| entry.forecast.as_ref());
+                self.count_served(endpoint, forecast.map_or("", |forecast| forecast.policy), snapshot);
                 if let Some(entry) = &entry {
-                    self.count_served(entry, endpoint, snapshot);
+                    self.note_length(entry, *usage);
                     self.compare(entry, *usage, snapshot);
                 }
                 entry.is_some()
@@ -247,9 +254,17 @@ impl Reporter {
         }
     }
 
-    fn count_served(&self, entry: &Entry, endpoint: &str, snapshot: &Snapshot) {
-        if let (Some(forecast), Some(endpoint)) = (&entry.forecast, snapshot.by_name(endpoint)) {
-            let labels = ServedLabels { endpoint: endpoint.name.to_string(), policy: forecast.policy };
+    fn note_length(&self, entry: &Entry, usage: Usage) {
+        let model = entry.forecast.as_ref().and_then(|forecast| forecast.model);
+        if let (Some(model), Some(tokens)) = (model, usage.completion_tokens) {
+            self.lengths.note(model.index, tokens, entry.reservation.sequences);
+        }
+    }
+
+    /// `policy`: empty where another indexer decided, or none.
+    fn count_served(&self, endpoint: &str, policy: &'static str, snapshot: &Snapshot) {
+        if let Some(endpoint) = snapshot.by_name(endpoint) {
+            let labels = ServedLabels { endpoint: endpoint.name.to_string(), policy };
             self.metrics.served.get_or_create(&labels).inc();
         }
     }

@@ -42,6 +42,8 @@ mod soak;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
+mod terms;
+#[cfg(test)]
 mod tidy;
 #[cfg(test)]
 mod traps;

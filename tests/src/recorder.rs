@@ -2,6 +2,7 @@
 //! about caches.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
@@ -30,10 +31,11 @@ pub struct Received {
     pub body: Bytes,
 }
 
-/// A server on a port of its own. Answers every request with 200 and a small completion.
+/// A server on a port of its own. Answers every request with a small completion, and 200 unless told otherwise.
 #[derive(Debug)]
 pub struct Recorder {
     port: Port,
+    status: Arc<AtomicU16>,
     received: Arc<Mutex<Vec<Received>>>,
     server: JoinHandle<()>,
 }
@@ -44,8 +46,14 @@ impl Recorder {
         let port = Port::claim_on(ip)?;
         let listener = TcpListener::bind(port.to_string()).await?;
         let received = Arc::<Mutex<Vec<Received>>>::default();
-        let server = tokio::spawn(serve(listener, Arc::clone(&received)));
-        Ok(Self { port, received, server })
+        let status = Arc::new(AtomicU16::new(200));
+        let server = tokio::spawn(serve(listener, Arc::clone(&status), Arc::clone(&received)));
+        Ok(Self { port, status, received, server })
+    }
+
+    /// Answers requests with this status from now on; it stays healthy and shows its metrics.
+    pub fn answer_with(&self, status: u16) {
+        self.status.store(status, Ordering::Relaxed);
     }
 
     /// `ip:port`.
@@ -65,11 +73,11 @@ impl Drop for Recorder {
     }
 }
 
-async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<Received>>>) {
+async fn serve(listener: TcpListener, status: Arc<AtomicU16>, received: Arc<Mutex<Vec<Received>>>) {
     while let Ok((connection, _peer)) = listener.accept().await {
-        let received = Arc::clone(&received);
+        let (status, received) = (Arc::clone(&status), Arc::clone(&received));
         tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&received)));
+            let service = service_fn(|request| answer(request, Arc::clone(&status), Arc::clone(&received)));
             // A connection that breaks is the client's business; what had arrived is written down.
             drop(
                 auto::Builder::new(TokioExecutor::new())
@@ -82,10 +90,12 @@ async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<Received>>>) {
 
 async fn answer(
     request: Request<Incoming>,
+    status: Arc<AtomicU16>,
     received: Arc<Mutex<Vec<Received>>>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
+    let mut code = 200;
     let answer = match head.uri.path() {
         "/health" => "",
         "/metrics" => "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n",
@@ -98,8 +108,11 @@ async fn answer(
                 headers: head.headers,
                 body,
             });
+            code = status.load(Ordering::Relaxed);
             r#"{"choices":[{"index":0,"text":"ok"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#
         }
     };
-    Ok(Response::new(Full::new(Bytes::from_static(answer.as_bytes()))))
+    let mut response = Response::new(Full::new(Bytes::from_static(answer.as_bytes())));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
+    Ok(response)
 }

@@ -387,7 +387,7 @@ impl Stack {
 
 impl Stack {
     /// Waits until every indexer has read what the engines have told so far, and counts on nothing else.
-    async fn wait_for_events(&self) -> Result<()> {
+    pub async fn wait_for_events(&self) -> Result<()> {
         for indexer in &self.indexers {
             eventually("no block is speculated on", async || {
                 let index = indexer.state().await?["index"].clone();

@@ -45,6 +45,12 @@ pub struct EvidenceLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ChoiceLabels {
+    pub policy: &'static str,
+    pub choice: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ServedLabels {
     pub endpoint: String,
     pub policy: &'static str,
@@ -93,6 +99,7 @@ pub struct DecideMetrics {
     pub reachable_tokens: Counter,
     pub selected_tokens: Counter,
     pub evidence: Family<EvidenceLabels, Counter>,
+    pub choices: Family<ChoiceLabels, Counter>,
     pub served: Family<ServedLabels, Counter>,
     pub ejections: Family<ResultLabels, Counter>,
     pub predictions: Family<PredictionLabels, Counter>,
@@ -127,6 +134,7 @@ impl DecideMetrics {
             selected_tokens: kind("selected"),
             tokens,
             evidence: Family::default(),
+            choices: Family::default(),
             served: Family::default(),
             ejections: Family::default(),
             predictions: Family::default(),
@@ -147,7 +155,7 @@ impl DecideMetrics {
             self.predictions.remove(&labels);
             self.prediction_tokens.remove(&labels);
         }
-        for policy in Policy::NAMES {
+        for policy in Policy::NAMES.into_iter().chain([""]) {
             self.served.remove(&ServedLabels { endpoint: endpoint.to_owned(), policy });
         }
     }
@@ -175,8 +183,13 @@ impl DecideMetrics {
             self.evidence.clone(),
         );
         registry.register(
+            "choices",
+            "Scored decisions by what was chosen: an endpoint that holds as much of the prompt as any (holder), one that holds less (spill), any where nobody holds anything (cold)",
+            self.choices.clone(),
+        );
+        registry.register(
             "endpoint_requests",
-            "Requests that an endpoint served to their end, as gateways report it, by the policy that ranked",
+            "Requests that an endpoint served to their end, as gateways report it, by the policy that ranked; empty: another indexer decided, or none",
             self.served.clone(),
         );
         registry.register(

@@ -44,7 +44,7 @@ impl Basis {
     }
 
     /// The request's size; estimated from its bytes where its tokens are not known.
-    pub(super) fn demand(&self, estimated_bytes: u64) -> Demand {
+    pub(super) fn demand(&self, estimated_bytes: u64, output_tokens: u64) -> Demand {
         let estimated = u32::try_from(estimated_bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
         let (prompt_tokens, further_tokens) = match &self.measured {
             // What follows the known beginning is estimated with the whole.
@@ -52,7 +52,7 @@ impl Basis {
             Some(measured) => (measured.prompt_tokens, measured.further_tokens),
             None => (estimated, 0),
         };
-        Demand { prompt_tokens, further_tokens, output_tokens: 0, tie_tokens: self.block_tokens }
+        Demand { prompt_tokens, further_tokens, output_tokens, tie_tokens: self.block_tokens }
     }
 }
 

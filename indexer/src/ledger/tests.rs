@@ -211,3 +211,26 @@ fn a_decision_that_nobody_confirms_counts_for_a_short_time_only() {
     assert_eq!(ledger.expire(Millis(31_000)), 1);
     assert!(ledger.is_empty() && ledger.check());
 }
+
+/// A million reservations, taken and given back in changing order: what was added is what is taken away.
+// D31 (ray-project/ray#61755)
+#[test]
+fn a_million_requests_leave_nothing_behind() {
+    let mut ledger = Ledger::new(1000);
+    for number in 0..1_000_000u64 {
+        let place = u32::try_from(number * 7 % 13).unwrap();
+        let now = at(number);
+        ledger.reserve(DecisionId(number), reservation(place, number % 4000, 1), None, now).unwrap();
+        if let Some(earlier) = number.checked_sub(500) {
+            if earlier % 3 == 0 {
+                ledger.apply(DecisionId(earlier), Event::Started, now);
+            }
+            ledger.apply(DecisionId(earlier), Event::Released, now);
+        }
+    }
+    assert!(ledger.check() && ledger.len() == 500);
+    for number in 999_500..1_000_000 {
+        ledger.apply(DecisionId(number), Event::Released, at(1_000_000));
+    }
+    assert!(ledger.is_empty() && (0..13).all(|place| ledger.load(StreamId(place)) == Load::default()));
+}

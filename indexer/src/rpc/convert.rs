@@ -203,7 +203,11 @@ fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
             Reported::End {
                 endpoint: end.endpoint,
                 http_status: end.http_status,
-                usage: Usage { prompt_tokens: end.prompt_tokens, cached_tokens: end.cached_tokens },
+                usage: Usage {
+                    prompt_tokens: end.prompt_tokens,
+                    cached_tokens: end.cached_tokens,
+                    completion_tokens: end.completion_tokens,
+                },
                 response: ResponseKey::new(end.response_key),
                 is_failure,
             }

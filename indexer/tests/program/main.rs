@@ -38,6 +38,8 @@ mod scraping;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod spread;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod terms;

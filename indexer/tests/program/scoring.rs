@@ -39,6 +39,7 @@ async fn ranks_by_load_where_no_events_are_configured_and_keeps_books() {
     indexer.stop().await;
 }
 
+// D2 (llm-d/llm-d-router#2515), D3 (kubernetes-sigs/gateway-api-inference-extension#1700), D22 (vllm-project/aibrix#2422)
 /// A burst of equal requests, all in flight before any is answered, spreads evenly.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_equal_requests_spreads() {

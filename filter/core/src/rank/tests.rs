@@ -193,6 +193,17 @@ fn new_times_batch_multiplies() {
     );
 }
 
+/// The fleet is uneven, and two light endpoints are left, one of them with the prefix: load is no reason to forget it.
+// D7 (sgl-project/sglang#32195)
+#[test]
+fn among_light_endpoints_the_warm_one_is_chosen_however_uneven_the_rest_is() {
+    let heavy = Candidate { queued_tokens: 200_000, active_sequences: 200, ..idle(3072) };
+    let fleet = [heavy.clone(), idle(0), heavy.clone(), idle(3072), heavy];
+    for name in ["cost", "sticky", "new_times_batch", "weighted", "weighted_3_1_1", "longest_prefix"] {
+        assert_eq!(order(Policy::by_name(name).unwrap(), &fleet, 0)[0], 3, "{name}");
+    }
+}
+
 #[test]
 fn names_round_trip() {
     for name in Policy::NAMES {

@@ -109,6 +109,7 @@ fn reports_keep_their_order_and_unknown_ones_are_left_out() {
     let end = event::What::End(End {
         cached_tokens: Some(5),
         prompt_tokens: Some(9),
+        completion_tokens: Some(3),
         response_key: 7,
         fallback_reason: "deadline".into(),
         ..End::default()
@@ -121,7 +122,7 @@ fn reports_keep_their_order_and_unknown_ones_are_left_out() {
     let end = Reported::End {
         endpoint: String::new(),
         http_status: 0,
-        usage: Usage { prompt_tokens: Some(9), cached_tokens: Some(5) },
+        usage: Usage { prompt_tokens: Some(9), cached_tokens: Some(5), completion_tokens: Some(3) },
         response: ResponseKey::new(7),
         is_failure: false,
     };
