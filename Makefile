@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index lab lab-sweep fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -20,6 +20,8 @@ help:
 	  'make fmt     format the code' \
 	  'make bench   the benchmarks of every crate that has some' \
 	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
+	  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
+	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
 	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
@@ -58,6 +60,19 @@ bench: setup
 bench-index:
 	cargo build --quiet --release --locked --manifest-path tests/index-bench/Cargo.toml --target-dir target/index-bench
 	target/index-bench/release/index-bench $(if $(TRACE),--trace $(TRACE)) --out target/bench/index.json
+
+# The simulator only: no Envoy, no engines, no tokenizers.
+LAB = target/release/lab
+LAB_FLAGS = $(if $(TRACES),--traces $(TRACES)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(LOADS),--loads $(LOADS))
+
+lab:
+	cargo build --quiet --release --package warmpath-lab --bin lab
+	$(LAB) calibrate
+	$(LAB) simulate $(LAB_FLAGS)
+
+lab-sweep:
+	cargo build --quiet --release --package warmpath-lab --bin lab
+	$(LAB) sweep --details $(LAB_FLAGS) $(if $(GROUP),--group $(GROUP))
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600
