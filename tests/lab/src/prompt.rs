@@ -13,6 +13,8 @@ pub struct Prompt {
     pub tokens: u32,
     /// The whole blocks.
     pub chain: Arc<[u64]>,
+    /// The texts that it is made of, by name, each with its length in tokens: for who needs words.
+    pub texts: Arc<[(u64, u32)]>,
 }
 
 /// Puts a prompt together from stretches of text.
@@ -21,6 +23,7 @@ pub struct PromptBuilder {
     block_tokens: u32,
     tokens: u32,
     chain: Vec<u64>,
+    texts: Vec<(u64, u32)>,
     /// What the block that is not whole yet has so far, with the chain before it.
     open: u64,
 }
@@ -33,12 +36,19 @@ const ROOT: u64 = 0x9E37_79B9_7F4A_7C15;
 impl PromptBuilder {
     /// An empty prompt for engines with this many tokens in a block.
     pub fn new(block_tokens: u32) -> Self {
-        Self { block_tokens: block_tokens.max(1), tokens: 0, chain: Vec::new(), open: ROOT }
+        Self {
+            block_tokens: block_tokens.max(1),
+            tokens: 0,
+            chain: Vec::new(),
+            texts: Vec::new(),
+            open: ROOT,
+        }
     }
 
     /// Appends the first `tokens` tokens of the text that `content` names.
     #[must_use]
     pub fn text(mut self, content: u64, tokens: u32) -> Self {
+        self.texts.push((content, tokens));
         let mut from = 0;
         while from < tokens {
             let room = self.block_tokens - self.tokens % self.block_tokens;
@@ -55,7 +65,7 @@ impl PromptBuilder {
 
     /// The prompt.
     pub fn build(self) -> Prompt {
-        Prompt { tokens: self.tokens, chain: self.chain.into() }
+        Prompt { tokens: self.tokens, chain: self.chain.into(), texts: self.texts.into() }
     }
 }
 

@@ -23,22 +23,36 @@ pub fn variants(group: Option<&str>) -> Vec<Rule> {
     }
     for behind in [0.1, 0.25, 0.5, 1.0] {
         for (lambda, regret) in [(0.0, 0.0), (0.0, 4.0), (0.0, 8.0), (1.0, 0.0), (1.0, 4.0)] {
-            let trial = Trial {
-                weights: CostWeights { lambda, ..CostWeights::DEFAULT },
-                behind,
-                regret,
-                ..Trial::default()
-            };
-            all.push((
-                "behind",
-                Rule::trial(format!("cost lambda={lambda} behind={behind} regret={regret}"), trial),
-            ));
+            all.push(("behind", trial(lambda, behind, regret)));
+        }
+    }
+    for behind in [0.25, 0.5, 1.0] {
+        for lambda in [2.0, 3.0, 4.0] {
+            all.push(("simple", trial(lambda, behind, 0.0)));
+        }
+    }
+    for mu in [0.0, 25.0, 100.0, 200.0] {
+        let weights = CostWeights { lambda: 2.0, mu, ..CostWeights::DEFAULT };
+        let trial = Trial { weights, behind: 0.5, regret: 16.0, ..Trial::default() };
+        all.push(("mu2", Rule::trial(format!("cost chosen mu={mu}"), trial)));
+    }
+    for behind in [0.25, 0.5] {
+        for lambda in [1.0, 1.5, 2.0] {
+            for regret in [8.0, 16.0] {
+                all.push(("regret", trial(lambda, behind, regret)));
+            }
         }
     }
     all.into_iter()
         .filter(|(of, _)| group.is_none_or(|group| group == *of || *of == "default"))
         .map(|(_, rule)| rule)
         .collect()
+}
+
+fn trial(lambda: f64, behind: f64, regret: f64) -> Rule {
+    let weights = CostWeights { lambda, ..CostWeights::DEFAULT };
+    let name = format!("cost lambda={lambda} behind={behind} regret={regret}");
+    Rule::trial(name, Trial { weights, behind, regret, ..Trial::default() })
 }
 
 fn weights(name: String, change: impl FnOnce(&mut CostWeights)) -> Rule {

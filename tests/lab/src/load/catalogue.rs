@@ -38,6 +38,50 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// random 22 %; the 11 % that were seen come out where this share is at random.
 const PUBLISHED_SHARE_AT_RANDOM: f64 = 0.28;
 
+/// Loads small enough for real sockets: what is the same as in the large ones is what each replica has to do.
+pub const SMALL: [&str; 7] = [
+    "three_uses",
+    "small_closed",
+    "small_hot_60",
+    "small_zero_reuse",
+    "small_one_slow",
+    "small_one_failing",
+    "small_burst",
+];
+
+/// A small load by its name.
+pub fn small(name: &'static str, seed: u64) -> Result<Load> {
+    let two = |load: Load| Load { replicas: 2, name, first_wave: Duration::from_secs(10), ..load };
+    let few = |count: usize| {
+        move |mut load: Load| {
+            load.requests.truncate(count);
+            load
+        }
+    };
+    Ok(match name {
+        "three_uses" => three_uses(seed),
+        "small_closed" => Load {
+            concurrency: Some(128),
+            ..two(few(800)(closed(name, Choice::Mixed(38, PUBLISHED_SHARE_AT_RANDOM), 128, seed)))
+        },
+        "small_hot_60" => {
+            Load { concurrency: Some(128), ..two(few(800)(closed(name, Choice::Hot(0.6, 37), 128, seed))) }
+        }
+        "small_zero_reuse" => two(few(400)(zero_reuse("zero_reuse", None, seed)?)),
+        "small_one_slow" => {
+            let slow = vec![(Duration::ZERO, Incident::Slow(0, 3.0))];
+            Load { replicas: 4, ..two(steady(name, 4, 8.0, 500, seed, slow)) }
+        }
+        "small_one_failing" => {
+            let begin = (Duration::from_secs(15), Incident::Failing(0, true));
+            let end = (Duration::from_secs(45), Incident::Failing(0, false));
+            Load { replicas: 4, ..two(steady(name, 4, 8.0, 500, seed, vec![begin, end])) }
+        }
+        "small_burst" => Load { replicas: 4, ..two(few(700)(burst(seed))) },
+        _ => anyhow::bail!("no small load `{name}`; there are {}", SMALL.join(", ")),
+    })
+}
+
 /// A load by its name. Loads that play a trace take it from the folder `traces` (docs/benchmarks.md says which files);
 /// without one they play a small made-up one of the same kind. `seed` changes what is made up.
 pub fn load(name: &'static str, traces: Option<&Path>, seed: u64) -> Result<Load> {
