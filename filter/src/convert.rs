@@ -26,6 +26,7 @@ pub(crate) fn score_request(ask: Ask<'_>) -> Vec<u8> {
         sequences_per_prompt: request.sequences_per_prompt,
         endpoints_version: ask.endpoints_version,
         policy: ask.policy,
+        group_key: ask.group,
         deadline_us: u32::try_from(ask.timeout_us).unwrap_or(u32::MAX),
         not_scorable_reason,
         path: request.path.name().to_owned(),
@@ -88,6 +89,7 @@ pub(crate) fn reply(bytes: &[u8]) -> Option<Reply> {
         load_only: !scored,
         reason: (!scored || !response.reason.is_empty()).then(|| Reason::by_name(&response.reason)),
         prompt_tokens: response.prompt_tokens,
+        policy: response.policy,
         endpoints: response.endpoints.map(endpoint_set),
     })
 }

@@ -102,6 +102,12 @@ pub(crate) fn upstream_address() -> String {
     property(&["upstream", "address"]).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
+/// `policy` in the route's metadata under `warmpath`.
+pub(crate) fn route_policy() -> Option<Vec<u8>> {
+    property(&["xds", "route_metadata", "filter_metadata", "warmpath", "policy"])
+        .filter(|name| !name.is_empty())
+}
+
 pub(crate) fn response_flags() -> u64 {
     number(&["response", "flags"]).unwrap_or(0)
 }

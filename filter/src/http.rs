@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
-use warmpath_core::headers::{RequestHead, is_routing_control};
+use warmpath_core::gateway::Gateway;
+use warmpath_core::headers::{self, Header, RequestHead, is_routing_control};
 use warmpath_core::session::{Ending, Failure, Input};
 
 use crate::shell::Shell;
@@ -22,6 +23,11 @@ impl Request {
         Self { id, shell }
     }
 
+    fn group(&self, headers: &[Header]) -> u64 {
+        let group = |gateway: &Gateway| headers::group(headers, &gateway.config().group_header);
+        self.shell.as_ref().and_then(|shell| shell.look(group)).unwrap_or(0)
+    }
+
     fn drive(&self, input: Input<'_>) -> Action {
         self.shell.as_ref().map_or(Action::Continue, |shell| shell.drive(self.id, input))
     }
@@ -34,7 +40,12 @@ impl HttpContext for Request {
         for (name, _) in headers.iter().filter(|(name, _)| is_routing_control(name)) {
             host::remove_request_header(name);
         }
-        self.drive(Input::Headers(RequestHead::read(&headers, end_of_stream)))
+        let mut head = RequestHead::read(&headers, end_of_stream);
+        if head.target.is_ok() {
+            head.group = self.group(&headers);
+            head.policy = self.shell.as_ref().and_then(|shell| shell.route_policy());
+        }
+        self.drive(Input::Headers(head))
     }
 
     fn on_http_request_body(&mut self, bytes: usize, end_of_stream: bool) -> Action {

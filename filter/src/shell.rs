@@ -9,6 +9,7 @@ use warmpath_core::config::Config;
 use warmpath_core::gateway::{Gateway, Tick};
 use warmpath_core::headers;
 use warmpath_core::outcome::Reason;
+use warmpath_core::rank::Policy;
 use warmpath_core::session::{Ask, Effect, Failure, Input, Settled};
 
 use crate::metrics::Metrics;
@@ -22,6 +23,7 @@ pub(crate) struct Shell {
     clock: RefCell<Monotonic>,
     metrics: Metrics,
     missing_bodies_told: Cell<bool>,
+    wrong_policy_told: Cell<bool>,
 }
 
 impl Shell {
@@ -31,6 +33,7 @@ impl Shell {
             clock: RefCell::default(),
             metrics: Metrics::define(),
             missing_bodies_told: Cell::new(false),
+            wrong_policy_told: Cell::new(false),
         }
     }
 
@@ -92,6 +95,20 @@ impl Shell {
             }
         }
         action
+    }
+
+    /// The ranking policy that the request's route names in its metadata, if it names one.
+    pub(crate) fn route_policy(&self) -> Option<&'static str> {
+        let name = host::route_policy()?;
+        let policy = headers::route_policy(&name);
+        if policy.is_none() && !self.wrong_policy_told.replace(true) {
+            log::error!(
+                "a route's metadata names the policy {:?}, which there is not; such routes use the configured one. There are {}",
+                String::from_utf8_lossy(&name),
+                Policy::NAMES.join(", ")
+            );
+        }
+        policy
     }
 
     fn ask(&self, id: u32, ask: Ask<'_>) -> Action {

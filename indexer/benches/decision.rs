@@ -30,6 +30,7 @@ use warmpath_indexer::decide::{Chat, Decider, Prompt, PromptMemo, Question, Shar
 use warmpath_indexer::engines::Directory;
 use warmpath_indexer::fleet::{EndpointSpec, Fleet, Observation, View};
 use warmpath_indexer::models::{Models, Registry};
+use warmpath_indexer::receipts::Receipts;
 use warmpath_indexer::volatile::VolatileHeads;
 use warmpath_kv::event::{Batch, Event, Stored};
 use warmpath_kv::index::Origin;
@@ -110,6 +111,7 @@ impl Setup {
             volatile: Arc::new(VolatileHeads::new(Clock::start())),
             clock: Clock::start(),
             memo: Arc::new(PromptMemo::new([3; 16], memo_bytes)),
+            receipts: Arc::new(Receipts::new(config.receipts)),
         };
         let decider = Decider::new(&config, shared, DecideMetrics::new());
         Self { decider, index, books, messages, prose }
@@ -133,6 +135,7 @@ impl Setup {
             previous_response: None,
             sequences_per_prompt: 1,
             policy: None,
+            group_key: 0,
             answer_by: None,
         }
     }

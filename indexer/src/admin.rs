@@ -1,10 +1,11 @@
-//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state`, `/blocks` read and change nothing; `POST /reload` asks
-//! the [`Reloader`](crate::models::Reloader) to read the models again.
+//! The admin listener: `/metrics`, `/livez`, `/readyz`, `/state`, `/blocks`, `/receipts` and `POST /explain` read and change
+//! nothing; `POST /reload` asks the [`Reloader`](crate::models::Reloader) to read the models again, `POST /drain` and
+//! `/undrain` say what an endpoint may get.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -15,13 +16,17 @@ use tokio::sync::{mpsc, oneshot};
 
 mod blocks;
 mod collector;
+mod draining;
+mod explaining;
 pub mod state;
 
 pub use collector::EndpointCollector;
 pub use state::StateSource;
 
+use crate::decide::Decider;
 use crate::lifecycle::Readiness;
 use crate::models::ReloadOrder;
+use crate::receipts::Receipts;
 
 /// Media type of the exposition.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -33,6 +38,10 @@ pub struct Admin {
     pub readiness: Readiness,
     pub state: Arc<StateSource>,
     pub reloads: mpsc::Sender<ReloadOrder>,
+    pub decider: Arc<Decider>,
+    pub receipts: Arc<Receipts>,
+    /// Largest body to explain, in bytes.
+    pub max_body_bytes: usize,
 }
 
 impl Admin {
@@ -43,6 +52,10 @@ impl Admin {
             .route("/readyz", get(readyz))
             .route("/state", get(show_state))
             .route("/blocks", get(blocks::show))
+            .route("/receipts", get(explaining::receipts))
+            .route("/explain", post(explaining::explain).layer(DefaultBodyLimit::max(self.max_body_bytes)))
+            .route("/drain", post(draining::drain))
+            .route("/undrain", post(draining::undrain))
             .route("/reload", post(reload))
             .with_state(self)
     }

@@ -28,7 +28,7 @@ use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::metrics::DecideMetrics;
-use crate::decide::{Decider, MemoCollector, PromptMemo, Shared};
+use crate::decide::{Decider, MemoCollector, PromptMemo, SAMPLE_BEATS, Shared};
 use crate::drift::{DriftMetrics, DriftWatch};
 use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
@@ -41,6 +41,7 @@ use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
+use crate::receipts::Receipts;
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
 use crate::volatile::VolatileHeads;
@@ -85,6 +86,7 @@ struct Core {
     registry: Arc<Registry>,
     drift: Arc<DriftWatch>,
     volatile: Arc<VolatileHeads>,
+    receipts: Arc<Receipts>,
     engines: watch::Receiver<Arc<Directory>>,
 }
 
@@ -123,7 +125,21 @@ impl App {
         let core = Core::new(&config, clock, view, engines)?;
         let (reloads, orders) = mpsc::channel(reload::ORDERS_MAX);
         // Admin before the rest, so that the start can be watched.
-        spawn_admin(&mut tasks, admin, core.admin(metrics.registry(&core), readiness.clone(), reloads));
+        let decider = core.decider(&config, &metrics);
+        let state = core.state_source(readiness.clone());
+        spawn_admin(
+            &mut tasks,
+            admin,
+            Admin {
+                registry: Arc::new(metrics.registry(&core, &config)),
+                readiness: readiness.clone(),
+                state: Arc::new(state),
+                reloads,
+                decider: decider.clone(),
+                receipts: core.receipts.clone(),
+                max_body_bytes: config.limits.max_message_bytes,
+            },
+        );
         start_fleet(&mut tasks, &config, &core, &metrics);
         let stop = tasks.stop();
         tasks.spawn("engines", poller.run(stop));
@@ -132,7 +148,7 @@ impl App {
         let model_configs = config.models.clone();
         core.registry.install(tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??);
         drop(waiting.models);
-        spawn_grpc(&mut tasks, grpc, core.scorer(&config, &metrics), peer);
+        spawn_grpc(&mut tasks, grpc, core.scorer(&config, decider, &metrics), peer);
         spawn_reloader(&mut tasks, core.reloader(config.clone(), file, &metrics), orders, hangups);
 
         let deadline = Duration::from_millis(config.lifecycle.warmup_ms);
@@ -208,32 +224,27 @@ impl Core {
             registry: Arc::new(Registry::of_names(&config.models)),
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
             volatile: Arc::new(VolatileHeads::new(clock)),
+            receipts: Arc::new(Receipts::new(config.receipts)),
             engines,
         })
     }
 
-    fn admin(
-        &self,
-        metrics: MetricRegistry,
-        readiness: Readiness,
-        reloads: mpsc::Sender<ReloadOrder>,
-    ) -> Admin {
-        let state = StateSource {
+    fn state_source(&self, readiness: Readiness) -> StateSource {
+        StateSource {
             view: self.view.clone(),
             books: self.books.clone(),
             index: self.index.clone(),
             ingest: self.ingest.clone(),
-            readiness: readiness.clone(),
+            readiness,
             clock: self.clock,
             registry: self.registry.clone(),
             drift: self.drift.clone(),
             volatile: self.volatile.clone(),
             engines: self.engines.clone(),
-        };
-        Admin { registry: Arc::new(metrics), readiness, state: Arc::new(state), reloads }
+        }
     }
 
-    fn scorer(&self, config: &Config, metrics: &Metrics) -> ScorerServer<ScorerService> {
+    fn decider(&self, config: &Config, metrics: &Metrics) -> Arc<Decider> {
         let shared = Shared {
             registry: self.registry.clone(),
             view: self.view.clone(),
@@ -243,7 +254,17 @@ impl Core {
             volatile: self.volatile.clone(),
             clock: self.clock,
             memo: self.memo.clone(),
+            receipts: self.receipts.clone(),
         };
+        Arc::new(Decider::new(config, shared, metrics.decide.clone()))
+    }
+
+    fn scorer(
+        &self,
+        config: &Config,
+        decider: Arc<Decider>,
+        metrics: &Metrics,
+    ) -> ScorerServer<ScorerService> {
         let reporter = Reporter {
             books: self.books.clone(),
             view: self.view.clone(),
@@ -251,9 +272,10 @@ impl Core {
             registry: self.registry.clone(),
             index: self.index.clone(),
             drift: self.drift.clone(),
+            receipts: self.receipts.clone(),
+            outliers: config.outliers,
             metrics: metrics.decide.clone(),
         };
-        let decider = Arc::new(Decider::new(config, shared, metrics.decide.clone()));
         ScorerServer::new(ScorerService { decider, reporter })
             .max_decoding_message_size(config.limits.max_message_bytes)
     }
@@ -276,7 +298,7 @@ impl Core {
 // === impl Metrics ===
 
 impl Metrics {
-    fn registry(&self, core: &Core) -> MetricRegistry {
+    fn registry(&self, core: &Core, config: &Config) -> MetricRegistry {
         let mut registry = MetricRegistry::with_prefix("warmpath");
         self.fleet.register(&mut registry);
         self.decide.register(&mut registry);
@@ -286,7 +308,13 @@ impl Metrics {
         core.drift.metrics().register(&mut registry);
         core.volatile.register(&mut registry);
         registry.register_collector(Box::new(core.ingest.collector()));
-        let endpoints = EndpointCollector { view: core.view.clone(), books: core.books.clone() };
+        let endpoints = EndpointCollector {
+            view: core.view.clone(),
+            books: core.books.clone(),
+            clock: core.clock,
+            slow_start_ms: config.policy.slow_start_ms,
+            stale_ms: config.scrape.interval_ms.saturating_mul(SAMPLE_BEATS),
+        };
         registry.register_collector(Box::new(endpoints));
         registry.register_collector(Box::new(MemoCollector { memo: core.memo.clone() }));
         registry
@@ -318,8 +346,9 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
     let own = own_counts(core.books.clone(), core.index.clone());
     let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
     tasks.spawn("scrape", scraper.run(observer, stop.clone()));
-    let (books, index) = (core.books.clone(), core.index.clone());
-    tasks.spawn("housekeeping", housekeeping::run(books, index, core.clock, metrics.decide.clone(), stop));
+    let (books, index, view) = (core.books.clone(), core.index.clone(), core.view.clone());
+    let decide = metrics.decide.clone();
+    tasks.spawn("housekeeping", housekeeping::run(books, index, view, core.clock, decide, stop));
 }
 
 /// Follows every peer, and gives the service through which they follow this one.
@@ -354,9 +383,17 @@ fn static_endpoints(config: &Config) -> Observation {
 }
 
 fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsOf {
-    Box::new(move |place| OwnCounts {
-        sequences: books.lock().ledger().load(place).sequences,
-        held_blocks: index.read().stream_stats(place).map_or(0, |stream| stream.blocks),
+    Box::new(move |place| {
+        let load = books.lock().ledger().load(place);
+        let stream = index.read().stream_stats(place);
+        OwnCounts {
+            sequences: load.sequences,
+            waiting: load.waiting,
+            held_blocks: stream.map_or(0, |stream| stream.blocks),
+            evicted_blocks: stream.map_or(0, |stream| stream.evicted),
+            block_tokens: stream.and_then(|stream| stream.block_size),
+            is_followed: stream.is_some_and(|stream| stream.trust.is_scored()),
+        }
     })
 }
 

@@ -117,7 +117,7 @@ async fn targets(config: &Config, selection: &Selection) -> Result<Vec<Target>, 
 }
 
 /// Every configured endpoint of a model; names are looked up.
-async fn endpoints_of(config: &Config, model: &str) -> Result<Vec<String>, CheckError> {
+pub async fn endpoints_of(config: &Config, model: &str) -> Result<Vec<String>, CheckError> {
     let fixed = config.endpoints.fixed.iter().filter(|endpoint| endpoint.model == model);
     let mut endpoints: Vec<SocketAddr> = fixed.map(|endpoint| endpoint.address).collect();
     for dns in config.endpoints.dns.iter().filter(|dns| dns.model == model) {

@@ -30,6 +30,8 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     pub endpoints: Endpoints,
     pub scrape: Scrape,
+    pub outliers: Outliers,
+    pub receipts: Receipts,
     pub leases: Leases,
     /// Other indexers, `host:port` of their gRPC listeners.
     pub peers: Vec<HostPort>,
@@ -99,7 +101,7 @@ pub enum ContentFormat {
     OpenAi,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Endpoints {
     #[serde(rename = "static")]
     pub fixed: Vec<StaticEndpoint>,
@@ -107,7 +109,7 @@ pub struct Endpoints {
 }
 
 /// An endpoint that is always there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StaticEndpoint {
     pub address: SocketAddr,
     /// KV events of rank 0; rank r is r ports higher. None: ranked by load only.
@@ -118,10 +120,14 @@ pub struct StaticEndpoint {
     pub ranks: u32,
     /// Name of one of the models.
     pub model: String,
+    /// How many sequences it takes where a reference endpoint takes one.
+    pub capacity: f64,
+    /// Where it is.
+    pub zone: Option<String>,
 }
 
 /// Endpoints behind a DNS name, one per address it resolves to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DnsEndpoints {
     pub name: String,
     pub port: u16,
@@ -129,6 +135,8 @@ pub struct DnsEndpoints {
     pub replay_port: Option<u16>,
     pub ranks: u32,
     pub model: String,
+    pub capacity: f64,
+    pub zone: Option<String>,
     pub refresh_ms: u64,
 }
 
@@ -141,6 +149,24 @@ pub struct Scrape {
     pub identity_interval_ms: u64,
     /// Refused connections in a row after which an endpoint is not chosen until it answers again.
     pub failures_to_avoid: u32,
+}
+
+/// When an endpoint that fails is not chosen for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Outliers {
+    /// Failures in a row, or so many that are half of those of late; 0: never.
+    pub failures: u32,
+    /// For how long, the first time; twice as long each further time.
+    pub eject_ms: u64,
+}
+
+/// What is kept of decisions, to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Receipts {
+    /// Of the last decisions; 0: none.
+    pub keep: usize,
+    /// Share of decisions that is written to the log when they are over, in percent.
+    pub log_percent: f64,
 }
 
 /// How long things count without a sign of life.

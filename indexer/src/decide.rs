@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use warmpath_core::rank::{Candidate, Policy, Ranked, rank};
 use warmpath_kv::index::StreamStats;
-use warmpath_kv::{Hits, Index, Trust};
+use warmpath_kv::{Hits, Index, Millis, Trust};
 
 mod candidates;
 mod keys;
@@ -33,10 +33,13 @@ mod question;
 mod reason;
 mod recognize;
 mod round;
+mod split;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod verdict;
 
+pub use candidates::SAMPLE_BEATS;
 pub use keys::PromptMemo;
 pub use memo_metrics::MemoCollector;
 pub use question::{Chat, Members, Prompt, Question};
@@ -46,18 +49,21 @@ pub use verdict::Verdict;
 use crate::answers::ResponseKey;
 use crate::books::{Books, DecisionIds, Placed};
 use crate::clock::Clock;
-use crate::config::{Config, PolicyConfig};
+use crate::config::{Config, Outliers, PolicyConfig};
 use crate::engines::Directory;
-use crate::fleet::{Endpoint, Snapshot, View};
-use crate::ledger::DecisionId;
+use crate::fleet::{Endpoint, Heard, Snapshot, View};
+use crate::ledger::{DecisionId, Ledger};
 use crate::models::{LoadedModel, Registry, Target};
+use crate::receipts::{self, Considered, Fate, Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
-use candidates::{gather, serving, weighed};
+use candidates::{Circumstances, Seat, gather, serving, weighed, willing};
 use measure::{Job, Measured, Measurer};
 use metrics::{DecideMetrics, DecisionLabels};
 use pool::{Lane, Pool, PoolError};
 use recognize::{Recognizable, Recognizer};
 use round::{Basis, Round, best_of_each_endpoint, put_first};
+use split::Split;
+use turns::Turns;
 
 /// Prompts of up to this many token ids are looked up at once, without a hop to another thread: 32,768 tokens are 2,048
 /// blocks of 16, about 40 µs of hashing.
@@ -80,6 +86,15 @@ pub struct Decision {
     /// Tokens of it that the best holder has.
     pub reachable_tokens: u32,
     pub policy: &'static str,
+    /// None: no endpoint is known, or the ledger is full.
+    pub reserved: Option<Reserved>,
+}
+
+/// What an answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Decide,
+    Explain,
 }
 
 /// One endpoint (and rank) of a ranking, with what made its cost.
@@ -106,7 +121,11 @@ pub struct Decider {
     ids: DecisionIds,
     clock: Clock,
     settings: Settings,
-    turn: AtomicU64,
+    split: Split,
+    turns: Turns,
+    /// Decisions made.
+    count: AtomicU64,
+    receipts: Arc<Receipts>,
     metrics: DecideMetrics,
 }
 
@@ -114,6 +133,7 @@ pub struct Decider {
 #[derive(Clone, Debug)]
 struct Settings {
     policy: PolicyConfig,
+    outliers: Outliers,
     reservation_ms: u64,
     speculative_ms: u64,
     beat_ms: u64,
@@ -130,13 +150,21 @@ pub struct Shared {
     pub volatile: Arc<VolatileHeads>,
     pub clock: Clock,
     pub memo: Arc<PromptMemo>,
+    pub receipts: Arc<Receipts>,
+}
+
+/// Candidates and their order.
+struct Ranking {
+    seats: Vec<Seat>,
+    candidates: Vec<Candidate>,
+    ranked: Vec<Ranked>,
 }
 
 // === impl Decider ===
 
 impl Decider {
     pub fn new(config: &Config, shared: Shared, metrics: DecideMetrics) -> Self {
-        let Shared { registry, view, engines, index, books, volatile, clock, memo } = shared;
+        let Shared { registry, view, engines, index, books, volatile, clock, memo, receipts } = shared;
         let ids = DecisionIds::new(books.lock().own());
         Self {
             measurer: Arc::new(Measurer { memo, index: index.clone(), volatile, metrics: metrics.clone() }),
@@ -151,18 +179,38 @@ impl Decider {
             clock,
             settings: Settings {
                 policy: config.policy.clone(),
+                outliers: config.outliers,
                 reservation_ms: config.leases.reservation_ms,
                 speculative_ms: config.leases.speculative_ms,
                 beat_ms: config.scrape.interval_ms,
             },
-            turn: AtomicU64::new(0),
+            split: Split::new(&config.policy),
+            turns: Turns::default(),
+            count: AtomicU64::new(0),
+            receipts,
             metrics,
         }
     }
 
     /// Decides one request.
-    pub async fn decide(&self, mut question: Question) -> Decision {
+    pub async fn decide(&self, question: Question) -> Decision {
         let begun = Instant::now();
+        let (decision, receipt) = self.answer(question, Purpose::Decide).await;
+        // Before the answer leaves, so before anything can be reported about it.
+        if let Some(receipt) = receipt {
+            self.receipts.keep(decision.id, receipt);
+        }
+        self.count(&decision);
+        self.metrics.whole.observe(begun.elapsed().as_secs_f64());
+        decision
+    }
+
+    /// What would be decided, and why. Nothing is reserved, counted as a decision or kept.
+    pub async fn explain(&self, question: Question) -> Option<Receipt> {
+        self.answer(question, Purpose::Explain).await.1
+    }
+
+    async fn answer(&self, mut question: Question, purpose: Purpose) -> (Decision, Option<Receipt>) {
         let snapshot = self.view.current();
         let directory = self.engines.borrow().clone();
         let models = self.registry.current();
@@ -171,20 +219,26 @@ impl Decider {
             Some(Target { model: adapter.model, adapter: Some(question.model.as_str().into()) })
         });
         let named = target.and_then(|target| Some((models.get(target.model)?.clone(), target)));
-        let policy = question.policy.unwrap_or_else(|| self.settings.policy.policy());
+        let policy = question.policy.unwrap_or_else(|| self.split.policy(question.group_key, rand::random()));
         let (sequences, estimated_bytes) = (question.sequences(), question.estimated_bytes());
-        let endpoints = match &named {
+        let serving = match &named {
             Some((_, target)) => serving(&snapshot, target, &directory),
             None => snapshot.usable().collect(),
         };
+        let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &serving));
+        let mut endpoints = willing(&serving, self.clock.now());
+        // Only it can answer, whether it may get something new or not.
+        let kept = serving.iter().find(|endpoint| Some(&endpoint.name) == keeper.as_ref());
+        if let Some(kept) = kept.filter(|kept| endpoints.iter().all(|other| other.name != kept.name)) {
+            endpoints.push(kept);
+        }
         let model =
             named.as_ref().map(|(model, target)| LoadedModel { index: target.model, load: model.load });
         // An adapter's folder on the engine is part of its hashes, and is not known.
         let bare = named.as_ref().filter(|(_, target)| target.adapter.is_none());
-        let hasher = bare.and_then(|(model, _)| model.block_hash);
+        let hasher = bare.and_then(|(model, _)| model.block_hash).filter(|_| purpose == Purpose::Decide);
         let turn = hasher.and_then(|hasher| self.recognizer.turn(&endpoints, hasher));
         let salt = turn.as_ref().and_then(|_| question.cache_salt.clone());
-        let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &endpoints));
         let measured = match (question.previous_response, named) {
             // What the engine keeps of earlier turns is part of the prompt, and is not known here.
             (Some(_), _) if keeper.is_some() => Err(Reason::PreviousResponse),
@@ -201,14 +255,19 @@ impl Decider {
         let demand = basis.demand(estimated_bytes);
         let picking = Instant::now();
         let round = Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
-        let decision = self.pick(&round);
-        self.metrics.rank.observe(picking.elapsed().as_secs_f64());
+        let (decision, ranking) = match purpose {
+            Purpose::Decide => self.pick(&round),
+            Purpose::Explain => self.weigh(&round),
+        };
+        let is_wanted = purpose == Purpose::Explain || self.receipts.are_kept();
+        let receipt = is_wanted.then(|| self.receipt(&round, &decision, &ranking, purpose));
+        if purpose == Purpose::Decide {
+            self.metrics.rank.observe(picking.elapsed().as_secs_f64());
+        }
         if let (Some(turn), Some(ids), Some(measured)) = (turn, ids, basis.measured) {
             drop(turn.take(Recognizable { ids, keys: measured.keys, salt }));
         }
-        self.count(&decision);
-        self.metrics.whole.observe(begun.elapsed().as_secs_f64());
-        decision
+        (decision, receipt)
     }
 
     /// The policy named in a request, with the configured parameters; None: there is none of this name.
@@ -299,28 +358,17 @@ impl Decider {
     }
 
     /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
-    fn pick(&self, round: &Round<'_>) -> Decision {
+    fn pick(&self, round: &Round<'_>) -> (Decision, Ranking) {
         let now = self.clock.now();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let turn = self.turns.next(round.model.map(|model| model.index), round.policy);
         let id = self.ids.next();
-        let keys = round.basis.keys();
 
         let mut books = self.books.lock();
-        let mut hits = Hits::default();
-        if let Some(keys) = keys {
-            let begun = Instant::now();
-            self.index.read().hits(keys, &mut hits);
-            self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
-        }
-        let slower_media = self.settings.policy.slower_media;
-        let cached = |place| weighed(&hits, place, slower_media);
-        let (seats, candidates) = gather(round.endpoints, cached, books.ledger(), now, self.settings.beat_ms);
-        let mut ranking = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
-        if let Some(keeper) = &round.keeper {
-            put_first(keeper, &mut ranking, &seats);
-        }
-        let best = best_of_each_endpoint(&ranking, &seats, &candidates);
-        if let Some((seat, _, ranked)) = best.first() {
+        let ranking = self.rank(round, books.ledger(), turn, now);
+        let best = ranking.best();
+        let mut reserved = None;
+        if let Some((seat, candidate, ranked)) = best.first() {
             let placed = Placed {
                 endpoint: seat.endpoint.clone(),
                 rank: seat.rank.unwrap_or(0),
@@ -328,34 +376,90 @@ impl Decider {
                 sequences: round.sequences,
                 lease_ms: self.settings.reservation_ms,
             };
-            let forecast = round.forecast(&best);
-            if let Err(error) = books.reserve(id, seat.place, placed, forecast, now) {
-                self.metrics.unreserved.inc();
-                tracing::debug!(%error, "a decision is not counted");
+            let work_tokens = candidate.queued_tokens.saturating_add(ranked.uncached_tokens);
+            let forecast = round.forecast(&best, ranking.reachable_tokens(), work_tokens);
+            match books.reserve(id, seat.place, placed.clone(), forecast, now) {
+                Ok(()) => reserved = Some(placed),
+                Err(error) => {
+                    self.metrics.unreserved.inc();
+                    tracing::debug!(%error, "a decision is not counted");
+                }
             }
-            if let Some(keys) = keys {
+            let cold = (ranking.reachable_tokens() == 0).then_some(number + 1);
+            seat.meter.note_pick(ranked.uncached_tokens, cold, now);
+            if let Some(picked) = round.endpoints.iter().find(|endpoint| endpoint.name == seat.endpoint) {
+                picked.meter.hear(Heard::Picked, self.settings.outliers, now);
+            }
+            if let Some(keys) = round.basis.keys() {
                 let expires_at = now.plus(self.settings.speculative_ms);
                 self.index.write().speculate(seat.place, keys, expires_at);
             }
         }
         drop(books);
+        (round.decision(id, &ranking, reserved), ranking)
+    }
 
-        let reachable_tokens = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
-        Decision {
-            id,
-            picks: best
-                .into_iter()
-                .map(|(seat, candidate, ranked)| Pick {
-                    endpoint: seat.endpoint.clone(),
-                    rank: seat.rank,
-                    candidate: candidate.clone(),
-                    ranked: ranked.clone(),
-                })
-                .collect(),
-            verdict: round.basis.verdict,
-            prompt_tokens: round.basis.measured.as_ref().map_or(0, |measured| measured.prompt_tokens),
-            reachable_tokens,
-            policy: round.policy.name(),
+    /// What [`Self::pick`] would come to, without doing any of it.
+    fn weigh(&self, round: &Round<'_>) -> (Decision, Ranking) {
+        let turn = self.turns.peek(round.model.map(|model| model.index), round.policy);
+        let ranking = self.rank(round, self.books.lock().ledger(), turn, self.clock.now());
+        (round.decision(DecisionId(0), &ranking, None), ranking)
+    }
+
+    /// Looks up what the candidates hold, and puts them in order.
+    fn rank(&self, round: &Round<'_>, ledger: &Ledger, turn: u64, now: Millis) -> Ranking {
+        let mut hits = Hits::default();
+        if let Some(keys) = round.basis.keys() {
+            let begun = Instant::now();
+            self.index.read().hits(keys, &mut hits);
+            self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
+        }
+        let policy = &self.settings.policy;
+        let cached = |place| weighed(&hits, place, policy.slower_media);
+        let circumstances = Circumstances {
+            ledger,
+            now,
+            beat_ms: self.settings.beat_ms,
+            slow_start_ms: policy.slow_start_ms,
+            zone: policy.zone.as_deref(),
+            other_zone_tokens: policy.other_zone_tokens,
+        };
+        let (seats, candidates) = gather(round.endpoints, cached, circumstances);
+        let mut ranked = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
+        if let Some(keeper) = &round.keeper {
+            put_first(keeper, &mut ranked, &seats);
+        }
+        Ranking { seats, candidates, ranked }
+    }
+
+    /// Everything that a decision went by.
+    fn receipt(
+        &self,
+        round: &Round<'_>,
+        decision: &Decision,
+        ranking: &Ranking,
+        purpose: Purpose,
+    ) -> Receipt {
+        let index = self.index.read();
+        let considered = ranking.in_order().take(receipts::CANDIDATES_MAX);
+        let considered = considered.map(|(seat, candidate, ranked)| {
+            let trust = index.stream_stats(seat.place).map(|stream| stream.trust.name());
+            Considered::new(seat.endpoint.clone(), seat.rank, trust, candidate, ranked)
+        });
+        Receipt {
+            decision: (purpose == Purpose::Decide).then(|| format!("{:016x}", decision.id.0)),
+            at_unix_ms: receipts::unix_ms(),
+            model: round.model.map(|model| self.registry.name(model.index).to_string()).unwrap_or_default(),
+            policy: decision.policy,
+            outcome: decision.verdict.outcome(),
+            reason: decision.verdict.reason(),
+            prompt_tokens: decision.prompt_tokens,
+            further_tokens: round.demand.further_tokens,
+            reachable_tokens: decision.reachable_tokens,
+            candidates: considered.collect(),
+            candidates_considered: ranking.candidates.len(),
+            reserved: decision.reserved.clone(),
+            fate: Fate::default(),
         }
     }
 
@@ -372,5 +476,26 @@ impl Decider {
             self.metrics.reachable_tokens.inc_by(decision.reachable_tokens.into());
             self.metrics.selected_tokens.inc_by(selected.into());
         }
+    }
+}
+
+// === impl Ranking ===
+
+impl Ranking {
+    /// All candidates, best first.
+    fn in_order(&self) -> impl Iterator<Item = (&Seat, &Candidate, &Ranked)> {
+        self.ranked.iter().filter_map(|ranked| {
+            Some((self.seats.get(ranked.index)?, self.candidates.get(ranked.index)?, ranked))
+        })
+    }
+
+    /// Those that a gateway is told of.
+    fn best(&self) -> Vec<(&Seat, &Candidate, &Ranked)> {
+        best_of_each_endpoint(&self.ranked, &self.seats, &self.candidates)
+    }
+
+    /// Tokens that the best holder of all has.
+    fn reachable_tokens(&self) -> u32 {
+        self.candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0)
     }
 }

@@ -9,6 +9,9 @@
 //!
 //! What an engine says of its load is a help, never a condition: old or missing figures leave our own counts. An
 //! endpoint that refuses connections is avoided, but never all of them: if all seem dead, all are used.
+//!
+//! What decisions and reports tell of an endpoint is kept beside it, in its [`EndpointMeter`] and the [`RankMeter`]s: it
+//! goes when the incarnation goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -22,19 +25,27 @@ pub mod dns;
 pub mod drive;
 mod errors;
 mod exposition;
+mod fading;
 mod gauge;
 mod health;
+mod meter;
 pub mod metrics;
+mod outlier;
 pub mod scrape;
 mod spec;
+mod speed;
 #[cfg(test)]
 mod tests;
+mod turnover;
 
 pub use errors::RecentErrors;
 pub use exposition::{EngineFigures, parse as parse_exposition};
 pub use gauge::{EngineGauge, Sample};
 pub use health::{Contact, Health};
-pub use spec::{EndpointSpec, ModelIndex, model_index};
+pub use meter::{EndpointMeter, RankMeter};
+pub use outlier::{Heard, Standing};
+pub use spec::{Capacity, EndpointSpec, ModelIndex, model_index};
+pub use speed::slownesses;
 
 /// Every endpoint, as readers see them; sorted by address.
 #[derive(Debug, Default)]
@@ -56,6 +67,7 @@ pub struct Endpoint {
     pub ranks: Vec<Rank>,
     pub health: Health,
     pub errors: Arc<RecentErrors>,
+    pub meter: Arc<EndpointMeter>,
 }
 
 /// One data-parallel rank of an endpoint.
@@ -63,6 +75,7 @@ pub struct Endpoint {
 pub struct Rank {
     pub place: StreamId,
     pub gauge: Arc<EngineGauge>,
+    pub meter: Arc<RankMeter>,
 }
 
 /// What happened outside.
@@ -81,8 +94,7 @@ pub enum Change {
     Removed(Endpoint),
     /// It is avoided now, or not any more.
     HealthChanged {
-        name: Arc<str>,
-        health: Health,
+        endpoint: Endpoint,
     },
 }
 
@@ -122,7 +134,7 @@ impl Fleet {
                 if before.is_usable() == endpoint.health.is_usable() {
                     return Vec::new();
                 }
-                vec![Change::HealthChanged { name: endpoint.name.clone(), health: endpoint.health }]
+                vec![Change::HealthChanged { endpoint: endpoint.clone() }]
             }
         }
     }
@@ -156,7 +168,7 @@ impl Fleet {
             .map(|_| {
                 let place = StreamId(self.next_place);
                 self.next_place += 1;
-                Rank { place, gauge: Arc::default() }
+                Rank { place, gauge: Arc::default(), meter: Arc::default() }
             })
             .collect();
         Endpoint {
@@ -165,6 +177,7 @@ impl Fleet {
             ranks,
             health: Health::Good,
             errors: Arc::default(),
+            meter: Arc::default(),
         }
     }
 }

@@ -62,6 +62,12 @@ pub struct Forecast {
     pub cached_tokens: Vec<(Place, u32)>,
     /// Tokens of its only prompt, where they were made here of a text.
     pub prompt_tokens: Option<u32>,
+    /// Tokens that its place had to compute before its first one: those that waited there, and its own.
+    pub work_tokens: u64,
+    /// Tokens of its prompt; 0: not known.
+    pub size_tokens: u32,
+    /// Tokens of it that the best holder had.
+    pub reachable_tokens: u32,
 }
 
 /// What can happen to a reservation.
@@ -94,6 +100,8 @@ pub enum Phase {
 pub struct Load {
     pub queued_tokens: u64,
     pub sequences: u64,
+    /// Those of them that wait for their first token.
+    pub waiting: u64,
 }
 
 /// One live reservation.
@@ -148,8 +156,8 @@ impl Entry {
     fn load(&self) -> Load {
         let Reservation { queued_tokens, sequences, .. } = self.reservation;
         match self.phase {
-            Phase::Queued => Load { queued_tokens, sequences: sequences.into() },
-            Phase::Running => Load { queued_tokens: 0, sequences: sequences.into() },
+            Phase::Queued => Load { queued_tokens, sequences: sequences.into(), waiting: sequences.into() },
+            Phase::Running => Load { sequences: sequences.into(), ..Load::default() },
             Phase::Over => Load::default(),
         }
     }
@@ -293,6 +301,7 @@ fn add(loads: &mut HashMap<Place, Load>, entry: &Entry) {
     let sum = loads.entry(entry.reservation.place).or_default();
     sum.queued_tokens += load.queued_tokens;
     sum.sequences += load.sequences;
+    sum.waiting += load.waiting;
     drop_if_idle(loads, entry.reservation.place);
 }
 
@@ -301,6 +310,7 @@ fn subtract(loads: &mut HashMap<Place, Load>, entry: &Entry) {
     if let Some(sum) = loads.get_mut(&entry.reservation.place) {
         sum.queued_tokens -= load.queued_tokens;
         sum.sequences -= load.sequences;
+        sum.waiting -= load.waiting;
     }
     drop_if_idle(loads, entry.reservation.place);
 }

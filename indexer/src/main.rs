@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use warmpath_indexer::app::App;
 use warmpath_indexer::check::{self, CheckError, Selection, Summary};
 use warmpath_indexer::config::{Config, ConfigError, HostPort};
+use warmpath_indexer::evidence::{self, Moment, ReportError, Sources};
 use warmpath_indexer::logs;
 use warmpath_indexer::models::{ModelErrors, Models};
 
@@ -54,18 +55,52 @@ enum Command {
         #[arg(long)]
         model: Option<String>,
     },
+    /// Reads the metrics of indexers and engines at two moments and prints how requests were spread, what the engines'
+    /// caches say and what index and events did, side by side, with what each of them proves. Exit code 0; 64: the
+    /// configuration or the moments cannot be used; 69: no indexer answers.
+    Report {
+        /// The configuration file: names the engines, and the indexer unless others are given.
+        #[arg(long)]
+        config: PathBuf,
+        /// The beginning: `start` (of each program), `now`, `+30s`, `+5m`, or a file written with --save.
+        #[arg(long, value_name = "WHEN", default_value = "start")]
+        from: Moment,
+        /// The end, written in the same way.
+        #[arg(long, value_name = "WHEN", default_value = "now")]
+        to: Moment,
+        /// The admin listener of an indexer in place of the configured one; once for each.
+        #[arg(long, value_name = "HOST:PORT", value_parser = endpoint)]
+        indexer: Vec<HostPort>,
+        /// Where to keep the reading at the end, to begin another window with it.
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve { config, check } => serve(&config, check).map(|()| ExitCode::SUCCESS),
         Command::Check { config, endpoint, model } => compare(&config, Selection { endpoint, model }),
+        Command::Report { config, from, to, indexer, save, json } => {
+            tell(&config, &indexer, (&from, &to), save.as_deref(), json).map(|()| ExitCode::SUCCESS)
+        }
     };
     match result {
         Ok(code) => code,
         Err(error) if matches!(error.downcast_ref(), Some(CheckError::Lookup { .. })) => {
             print_mistakes(&error);
             ExitCode::from(EX_UNAVAILABLE)
+        }
+        Err(error) if matches!(error.downcast_ref(), Some(ReportError::NoIndexer(_))) => {
+            print_mistakes(&error);
+            ExitCode::from(EX_UNAVAILABLE)
+        }
+        Err(error) if error.is::<ReportError>() => {
+            print_mistakes(&error);
+            ExitCode::from(EX_USAGE)
         }
         Err(error) if error.is::<ConfigError>() || error.is::<ModelErrors>() || error.is::<CheckError>() => {
             print_mistakes(&error);
@@ -90,6 +125,25 @@ fn compare(path: &Path, selection: Selection) -> anyhow::Result<ExitCode> {
         Summary::Different => ExitCode::from(EX_DIFFERENT),
         Summary::Unreachable => ExitCode::from(EX_UNAVAILABLE),
     })
+}
+
+fn tell(
+    path: &Path,
+    indexers: &[HostPort],
+    window: (&Moment, &Moment),
+    save: Option<&Path>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let config = Config::load(path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        let sources = Sources::of(&config, indexers).await?;
+        evidence::report(&sources, window, save).await
+    })?;
+    let text =
+        if json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { report.to_string() };
+    print_out(&text);
+    Ok(())
 }
 
 /// An engine's address as it is typed: with or without a scheme and a slash at the end.

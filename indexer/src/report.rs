@@ -14,11 +14,16 @@ use warmpath_kv::{Index, StreamId, Trust};
 use crate::answers::ResponseKey;
 use crate::books::Books;
 use crate::clock::Clock;
-use crate::decide::metrics::{DecideMetrics, EventLabels, PolicyLabels, PredictionLabels, ReasonLabels};
+use crate::config::Outliers;
+use crate::decide::metrics::{
+    DecideMetrics, EventLabels, EvidenceLabels, PolicyLabels, PredictionLabels, ReasonLabels, ResultLabels,
+    ServedLabels,
+};
 use crate::drift::{Compared, DriftWatch, Signal};
-use crate::fleet::{Snapshot, View};
+use crate::fleet::{Endpoint, Heard, Snapshot, Standing, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
 use crate::models::Registry;
+use crate::receipts::{Fate, Receipts, millis};
 
 /// One reported event, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub enum Reported {
     End {
         /// The endpoint that served it; empty: none was reached.
         endpoint: String,
+        /// 0: no answer came.
+        http_status: u32,
         usage: Usage,
         /// The response that it made and keeps.
         response: Option<ResponseKey>,
@@ -73,9 +80,13 @@ pub struct Reporter {
     pub registry: Arc<Registry>,
     pub index: Arc<RwLock<Index>>,
     pub drift: Arc<DriftWatch>,
+    pub receipts: Arc<Receipts>,
+    pub outliers: Outliers,
     pub metrics: DecideMetrics,
 }
 
+/// Statuses from here on are the server's fault.
+pub const HTTP_SERVER_ERRORS_FROM: u32 = 500;
 /// Statuses from here on are failures, whose first byte says nothing of a prefill.
 const HTTP_ERRORS_FROM: u32 = 400;
 
@@ -92,7 +103,8 @@ impl Reporter {
         let id = match report.decision {
             Decided::Indexer(id) => id,
             Decided::Elsewhere(reason) => {
-                if let Reported::End { endpoint, response, is_failure, .. } = &report.what {
+                if let Reported::End { endpoint, http_status, response, is_failure, .. } = &report.what {
+                    self.hear(endpoint, *is_failure, *http_status, snapshot);
                     self.keep_answer(endpoint, *response, *is_failure, snapshot);
                     let labels = ReasonLabels { reason: reason.name() };
                     self.metrics.undecided.get_or_create(&labels).inc();
@@ -107,23 +119,43 @@ impl Reporter {
             }
             Reported::FirstByte { endpoint, http_status } => {
                 self.count("first_byte");
+                self.hear(endpoint, false, *http_status, snapshot);
+                self.receipts.began(id, endpoint, *http_status, report.elapsed);
+                let reserved = self.reserved_place(id);
                 let started = self.started(id, endpoint, snapshot);
-                if let Some((Entry { forecast: Some(forecast), .. }, true)) = &started
+                if let Some((Entry { forecast: Some(forecast), reservation, .. }, true)) = &started
                     && *http_status < HTTP_ERRORS_FROM
                 {
                     let labels = PolicyLabels { policy: forecast.policy };
                     self.metrics.ttft.get_or_create(&labels).observe(report.elapsed.as_secs_f64());
+                    // Of a place that it was moved to, nobody knows what waited there.
+                    if reserved == Some(reservation.place) {
+                        self.note_speed(reservation.place, forecast, report.elapsed, snapshot);
+                    }
                 }
                 started.is_some()
             }
-            Reported::End { endpoint, usage, response, is_failure } => {
+            Reported::End { endpoint, http_status, usage, response, is_failure } => {
                 self.count("end");
                 if *is_failure {
-                    self.note_error(endpoint, snapshot);
+                    self.hear(endpoint, true, *http_status, snapshot);
                 }
+                self.receipts.ended(
+                    id,
+                    &Fate {
+                        endpoint: Some(endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+                        http_status: Some(*http_status).filter(|status| *status > 0),
+                        whole_ms: Some(millis(report.elapsed)),
+                        prompt_tokens: usage.prompt_tokens,
+                        cached_tokens: usage.cached_tokens,
+                        has_failed: *is_failure,
+                        ..Fate::default()
+                    },
+                );
                 self.keep_answer(endpoint, *response, *is_failure, snapshot);
                 let entry = self.ended(id, endpoint, snapshot);
                 if let Some(entry) = &entry {
+                    self.count_served(entry, endpoint, snapshot);
                     self.compare(entry, *usage, snapshot);
                 }
                 entry.is_some()
@@ -158,14 +190,60 @@ impl Reporter {
         let Some((left, place)) = moved_to(books, id, endpoint, snapshot) else { return };
         let now = self.clock.now();
         if let Some((left, _)) = snapshot.by_place(left) {
-            left.errors.note(now);
+            self.note_failure(left);
         }
         books.report(id, Event::Moved(place), snapshot, now);
     }
 
-    fn note_error(&self, endpoint: &str, snapshot: &Snapshot) {
-        if let Some(endpoint) = snapshot.by_name(endpoint) {
-            endpoint.errors.note(self.clock.now());
+    /// Takes a failure, or the beginning of an answer, for what it says of the endpoint.
+    fn hear(&self, endpoint: &str, is_failure: bool, http_status: u32, snapshot: &Snapshot) {
+        let Some(endpoint) = snapshot.by_name(endpoint) else { return };
+        if is_failure {
+            self.note_failure(endpoint);
+        } else if (1..HTTP_SERVER_ERRORS_FROM).contains(&http_status) {
+            let standing = endpoint.meter.hear(Heard::Answered, self.outliers, self.clock.now());
+            self.tell(endpoint, standing);
+        }
+    }
+
+    fn note_failure(&self, endpoint: &Endpoint) {
+        let now = self.clock.now();
+        endpoint.errors.note(now);
+        let standing = endpoint.meter.hear(Heard::Failed, self.outliers, now);
+        self.tell(endpoint, standing);
+    }
+
+    fn tell(&self, endpoint: &Endpoint, changed: Option<Standing>) {
+        match changed {
+            None => {}
+            Some(Standing::Trusted { .. }) => {
+                self.metrics.ejections.get_or_create(&ResultLabels { result: "returned" }).inc();
+                tracing::info!(endpoint = %endpoint.name, "answers again; chosen again");
+            }
+            Some(_) => {
+                self.metrics.ejections.get_or_create(&ResultLabels { result: "ejected" }).inc();
+                tracing::warn!(endpoint = %endpoint.name, "fails too often; not chosen for a while");
+            }
+        }
+    }
+
+    fn reserved_place(&self, id: DecisionId) -> Option<StreamId> {
+        self.books.lock().ledger().get(id).map(|entry| entry.reservation.place)
+    }
+
+    /// Learns from the time to a first token.
+    fn note_speed(&self, place: StreamId, forecast: &Forecast, elapsed: Duration, snapshot: &Snapshot) {
+        let Some((endpoint, rank)) = snapshot.by_place(place) else { return };
+        let rank = usize::try_from(rank).ok().and_then(|rank| endpoint.ranks.get(rank));
+        if let Some(rank) = rank {
+            rank.meter.note_first_token(forecast.work_tokens, millis(elapsed), self.clock.now());
+        }
+    }
+
+    fn count_served(&self, entry: &Entry, endpoint: &str, snapshot: &Snapshot) {
+        if let (Some(forecast), Some(endpoint)) = (&entry.forecast, snapshot.by_name(endpoint)) {
+            let labels = ServedLabels { endpoint: endpoint.name.to_string(), policy: forecast.policy };
+            self.metrics.served.get_or_create(&labels).inc();
         }
     }
 
@@ -200,6 +278,19 @@ impl Reporter {
         let (Some(predicted), Some(actual)) = (forecast.predicted(place), usage.cached_tokens) else {
             return;
         };
+        if forecast.size_tokens > 0 {
+            let size = forecast.size_tokens;
+            let kinds = [
+                ("prompt", size),
+                ("reachable", forecast.reachable_tokens.max(predicted)),
+                ("captured", predicted),
+                ("delivered", actual.min(size)),
+            ];
+            for (kind, tokens) in kinds {
+                let labels = EvidenceLabels { model: model.clone(), policy: forecast.policy, kind };
+                self.metrics.evidence.get_or_create(&labels).inc_by(tokens.into());
+            }
+        }
         if forecast.prompt_tokens.is_some() && self.is_known_whole(place) {
             drift(Signal::Cache, predicted, actual);
         }

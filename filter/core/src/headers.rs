@@ -1,8 +1,13 @@
 //! Header names that are ours, and what a request's headers say. In: all headers of a request. Out: [`RequestHead`],
 //! and the names that must be removed first.
 
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
 use crate::outcome::Reason;
 use crate::path::Target;
+use crate::rank::Policy;
 
 /// Where the request should go: up to three `ip:port`, comma-separated, best first.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
@@ -15,6 +20,10 @@ pub const OWN_PREFIX: &str = "x-warmpath-";
 pub const OUTCOME: &str = "x-warmpath-outcome";
 /// Answer: why it was not scored, a [`crate::outcome::Reason`].
 pub const REASON: &str = "x-warmpath-reason";
+/// Answer: the policy that ranked.
+pub const POLICY: &str = "x-warmpath-policy";
+/// Answer: the decision, in hexadecimal, by which an indexer's `/receipts` finds it.
+pub const DECISION: &str = "x-warmpath-decision";
 /// Answer: the endpoint that really served it.
 pub const ENDPOINT: &str = "x-warmpath-endpoint";
 /// Answer: tokens of the prompt predicted to be in its cache.
@@ -38,6 +47,10 @@ pub struct RequestHead {
     pub is_multipart: bool,
     /// No body follows.
     pub ends: bool,
+    /// What it belongs to, by the configured header: requests of one group stay together in a split. 0: not told.
+    pub group: u64,
+    /// The ranking policy of its route, if it has one.
+    pub policy: Option<&'static str>,
 }
 
 impl RequestHead {
@@ -50,6 +63,8 @@ impl RequestHead {
             is_encoded: false,
             is_multipart: false,
             ends,
+            group: 0,
+            policy: None,
         };
         for (name, value) in headers {
             match name.as_str() {
@@ -73,6 +88,22 @@ impl RequestHead {
         head.target = Target::read(method, path);
         head
     }
+}
+
+/// The group that the header of this name puts a request in; 0: it is not there, or no header is named.
+pub fn group(headers: &[Header], name: &str) -> u64 {
+    let value = headers.iter().find(|(given, _)| !name.is_empty() && given.eq_ignore_ascii_case(name));
+    value.map_or(0, |(_, value)| {
+        let mut hasher = SipHasher13::new();
+        hasher.write(value.trim_ascii());
+        hasher.finish().max(1)
+    })
+}
+
+/// The policy that a route names; None: there is none of this name.
+pub fn route_policy(name: &[u8]) -> Option<&'static str> {
+    let name = std::str::from_utf8(name).ok()?;
+    Policy::NAMES.into_iter().find(|known| *known == name)
 }
 
 const MULTIPART: &[u8] = b"multipart/";
@@ -123,6 +154,22 @@ mod tests {
             assert_eq!(head(&[("content-encoding", value)]).is_encoded, encoded, "{value}");
         }
         assert!(head(&[("content-encoding", "gzip"), ("content-encoding", "identity")]).is_encoded);
+    }
+
+    #[test]
+    fn a_header_groups_requests() {
+        let headers: Vec<Header> = vec![("x-session".to_owned(), b" 7 ".to_vec())];
+        let seven = group(&headers, "X-Session");
+        assert_ne!(seven, 0);
+        assert_eq!(group(&[("x-session".to_owned(), b"7".to_vec())], "x-session"), seven);
+        assert_ne!(group(&[("x-session".to_owned(), b"8".to_vec())], "x-session"), seven);
+        assert_eq!((group(&headers, ""), group(&headers, "x-user")), (0, 0));
+    }
+
+    #[test]
+    fn a_route_names_a_policy_that_there_is() {
+        assert_eq!(route_policy(b"least_load"), Some("least_load"));
+        assert_eq!((route_policy(b"fastest"), route_policy(b"\xff")), (None, None));
     }
 
     #[test]

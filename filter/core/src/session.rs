@@ -58,6 +58,10 @@ pub struct Session {
     started_us: u64,
     /// What its answer will be read for.
     reads: Reads,
+    /// As told by [`RequestHead::group`].
+    group: u64,
+    /// As told by [`RequestHead::policy`].
+    policy: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +100,7 @@ pub enum StateName {
 impl Session {
     /// A request whose headers will come next.
     pub fn new(now_us: u64) -> Self {
-        Self { state: State::Headers, started_us: now_us, reads: Reads::Usage }
+        Self { state: State::Headers, started_us: now_us, reads: Reads::Usage, group: 0, policy: None }
     }
 
     /// Where it is.
@@ -202,6 +206,7 @@ impl Session {
     }
 
     fn headers<'a>(&mut self, head: RequestHead, worker: &mut Worker, now_us: u64) -> Step<'a> {
+        (self.group, self.policy) = (head.group, head.policy);
         let path = match head.target {
             Ok(Target::Prompt(path)) => path,
             Ok(Target::Stored(response)) => {
@@ -257,7 +262,8 @@ impl Session {
         let ask = Ask {
             request,
             endpoints_version: worker.ring.version(),
-            policy: worker.config.policy.clone(),
+            policy: self.policy.map_or_else(|| worker.config.policy.clone(), str::to_owned),
+            group: if self.group == 0 { asking.affinity } else { self.group },
             timeout_us: worker.config.timeout_us,
         };
         (State::Asking(asking), vec![Effect::Ask(Box::new(ask))])

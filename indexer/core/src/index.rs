@@ -288,6 +288,7 @@ impl Index {
     pub fn stream_stats(&self, stream: StreamId) -> Option<StreamStats> {
         self.streams.by_id(stream).map(|stream| StreamStats {
             blocks: stream.pool.blocks,
+            evicted: stream.evicted,
             slower_blocks: stream.slower.as_ref().map_or(0, |slower| slower.pool.blocks),
             aside: stream.aside.len(),
             block_size: stream.layout.map(|layout| layout.size()),

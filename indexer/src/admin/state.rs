@@ -70,6 +70,12 @@ struct EndpointState {
     endpoint: String,
     model: String,
     health: &'static str,
+    /// `trusted`, or `ejected` for failing too often, or `probed` after that.
+    standing: &'static str,
+    /// An operator said that it gets nothing new.
+    draining: bool,
+    zone: Option<String>,
+    capacity: f64,
     /// The engine's release, where it has said.
     engine_version: Option<String>,
     /// Its adapters; null where it has not said, or not lately.
@@ -84,6 +90,11 @@ struct RankState {
     /// Reserved here and by peers.
     queued_tokens: u64,
     active_sequences: u64,
+    waiting_sequences: u64,
+    /// c: how many times slower it is than a reference endpoint.
+    slowness: f64,
+    /// R: tokens that it was given lately, fading.
+    recent_tokens: f64,
     /// What its engine last said.
     engine: Option<EngineState>,
     /// Its events; none are configured where this is null.
@@ -98,6 +109,7 @@ struct EngineState {
     kv_usage: f64,
     pressure: f64,
     foreign_sequences: u64,
+    room_tokens: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,6 +182,10 @@ impl StateSource {
             endpoint: endpoint.name.to_string(),
             model: self.registry.name(endpoint.spec.model).to_string(),
             health: endpoint.health.name(),
+            standing: endpoint.meter.standing().name(),
+            draining: endpoint.meter.is_draining(),
+            zone: endpoint.spec.zone.clone(),
+            capacity: endpoint.spec.capacity.weight(),
             engine_version: engine.and_then(|engine| Some(engine.version?.to_string())),
             adapters: engine
                 .and_then(|engine| engine.adapters.as_ref())
@@ -186,6 +202,9 @@ impl StateSource {
             stream_id: rank.place.0,
             queued_tokens: load.queued_tokens,
             active_sequences: load.sequences,
+            waiting_sequences: load.waiting,
+            slowness: rank.meter.slowness(),
+            recent_tokens: rank.meter.recent_tokens(now),
             engine: rank.gauge.last().map(|sample| EngineState {
                 age_ms: now.since(sample.at),
                 running: sample.running,
@@ -193,6 +212,7 @@ impl StateSource {
                 kv_usage: sample.kv_usage,
                 pressure: sample.pressure,
                 foreign_sequences: sample.foreign_sequences,
+                room_tokens: sample.room_tokens,
             }),
             stream: stream.map(|stream| StreamState {
                 trust: stream.trust.name(),

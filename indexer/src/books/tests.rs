@@ -15,6 +15,8 @@ fn fleet() -> Snapshot {
         ranks: 2,
         events: None,
         replay: None,
+        capacity: crate::fleet::Capacity::default(),
+        zone: None,
     });
     fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
     fleet.snapshot()
@@ -29,7 +31,15 @@ fn placed(endpoint: &str, rank: u32) -> Placed {
 }
 
 fn forecast() -> Forecast {
-    Forecast { model: None, policy: "cost", cached_tokens: Vec::new(), prompt_tokens: None }
+    Forecast {
+        model: None,
+        policy: "cost",
+        cached_tokens: Vec::new(),
+        prompt_tokens: None,
+        work_tokens: 0,
+        size_tokens: 0,
+        reachable_tokens: 0,
+    }
 }
 
 fn place(fleet: &Snapshot, endpoint: &str, rank: usize) -> StreamId {
@@ -69,7 +79,7 @@ fn total(books: &Books, fleet: &Snapshot) -> (u64, u64) {
     let places = fleet.endpoints.iter().flat_map(|endpoint| &endpoint.ranks);
     places
         .map(|rank| books.ledger().load(rank.place))
-        .fold((0, 0), |(q, a), Load { queued_tokens, sequences }| (q + queued_tokens, a + sequences))
+        .fold((0, 0), |(q, a), Load { queued_tokens, sequences, .. }| (q + queued_tokens, a + sequences))
 }
 
 #[test]
@@ -94,7 +104,7 @@ fn a_report_to_another_indexer_reaches_all_through_the_maker() {
     b.report(id, Event::Started, &fleet, Millis(0));
     tell(&mut b, &mut [&mut a, &mut c], &fleet);
     for books in [&a, &b, &c] {
-        assert_eq!(books.ledger().load(elsewhere), Load { queued_tokens: 0, sequences: 1 });
+        assert_eq!(books.ledger().load(elsewhere), Load { sequences: 1, ..Load::default() });
     }
     c.report(id, Event::Released, &fleet, Millis(0));
     // B does not hear C, only the maker.

@@ -15,6 +15,8 @@ const BLOCK_HASHES: [&str; 3] = ["sha256", "sha256_cbor", "none"];
 const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
 const RANKS: (u64, u64) = (1, 1024);
+/// Capacity weights: a hundredth to a hundred times a reference endpoint.
+const CAPACITY: (f64, f64) = (0.01, 100.0);
 /// Context lengths, in tokens: up to what a prompt of token ids may have.
 const MODEL_LEN: (u64, u64) = (1, 1 << 22);
 /// Endpoints in a set, as the filter takes them.
@@ -32,6 +34,8 @@ pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
         endpoints: endpoints(root.mapping("endpoints", p), &models, p),
         models,
         scrape: scrape(root.mapping("scrape", p), p),
+        outliers: outliers(root.mapping("outliers", p), p),
+        receipts: receipts(root.mapping("receipts", p), p),
         leases: leases(root.mapping("leases", p), p),
         peers: peers(root.list("peers", p), p),
         limits: limits(root.mapping("limits", p), p),
@@ -171,8 +175,9 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
         p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
     }
     let model = model_name(&mut fields, models, p);
+    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     fields.finish(p);
-    Some(StaticEndpoint { address: address?, events, replay, ranks, model })
+    Some(StaticEndpoint { address: address?, events, replay, ranks, model, capacity, zone })
 }
 
 fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
@@ -194,9 +199,24 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
         }
     }
     let model = model_name(&mut fields, models, p);
+    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
     fields.finish(p);
-    Some(DnsEndpoints { name, port: port?, events_port, replay_port, ranks, model, refresh_ms })
+    Some(DnsEndpoints {
+        name,
+        port: port?,
+        events_port,
+        replay_port,
+        ranks,
+        model,
+        capacity,
+        zone,
+        refresh_ms,
+    })
+}
+
+fn capacity(fields: &mut Fields, p: &mut Problems) -> f64 {
+    fields.within("capacity", CAPACITY, defaults::CAPACITY, p)
 }
 
 fn ranks(fields: &mut Fields, p: &mut Problems) -> u32 {
@@ -256,6 +276,25 @@ fn scrape(mut fields: Fields, p: &mut Problems) -> Scrape {
     };
     fields.finish(p);
     scrape
+}
+
+fn outliers(mut fields: Fields, p: &mut Problems) -> Outliers {
+    let failures = fields.number("failures", (0, 1000), defaults::OUTLIER_FAILURES.into(), p);
+    let outliers = Outliers {
+        failures: u32::try_from(failures).unwrap_or(defaults::OUTLIER_FAILURES),
+        eject_ms: fields.number("eject_ms", DURATION_MS, defaults::EJECT_MS, p),
+    };
+    fields.finish(p);
+    outliers
+}
+
+fn receipts(mut fields: Fields, p: &mut Problems) -> Receipts {
+    let receipts = Receipts {
+        keep: size(&mut fields, "keep", (0, 1 << 16), defaults::RECEIPTS, p),
+        log_percent: fields.within("log_percent", (0.0, 100.0), 0.0, p),
+    };
+    fields.finish(p);
+    receipts
 }
 
 fn leases(mut fields: Fields, p: &mut Problems) -> Leases {

@@ -18,6 +18,21 @@ pub const IDENTITY_INTERVAL_MS: u64 = 10_000;
 /// Three refused connections are 1.5 s: longer than a listener's restart, shorter than a user's patience.
 pub const SCRAPE_FAILURES_TO_AVOID: u32 = 3;
 
+/// Five in a row are no chance: where one request in ten fails, that is one of 100,000.
+pub const OUTLIER_FAILURES: u32 = 5;
+/// Long enough for a process to be replaced in part, short enough that a mistake of ours costs little.
+pub const EJECT_MS: u64 = 5_000;
+
+/// An engine's first requests compile and warm up what later ones use; most of it is done in this time.
+pub const SLOW_START_MS: u64 = 10_000;
+/// What a hop between zones takes, about a millisecond, and that it has a price.
+pub const OTHER_ZONE_TOKENS: f64 = 64.0;
+/// That of a reference endpoint.
+pub const CAPACITY: f64 = 1.0;
+
+/// About 2 KiB each with eight candidates: some MB for what a person looks at.
+pub const RECEIPTS: usize = 1024;
+
 /// Longer than the longest silence of a healthy request: the filter renews a lease three times in it.
 pub const RESERVATION_MS: u64 = 30_000;
 /// An engine stores a block when it has computed it: queueing plus prefill, rarely more than this.

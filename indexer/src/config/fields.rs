@@ -194,11 +194,23 @@ impl Fields {
 
     /// A number from 0 to 1; `default` where the key is missing.
     pub(super) fn share(&mut self, key: &'static str, default: f64, problems: &mut Problems) -> f64 {
+        self.within(key, (0.0, 1.0), default, problems)
+    }
+
+    /// A number within `min..=max`; `default` where the key is missing.
+    pub(super) fn within(
+        &mut self,
+        key: &'static str,
+        (min, max): (f64, f64),
+        default: f64,
+        problems: &mut Problems,
+    ) -> f64 {
         let Some(value) = self.take(key) else { return default };
         match value.as_f64() {
-            Some(number) if (0.0..=1.0).contains(&number) => number,
+            Some(number) if (min..=max).contains(&number) => number,
             _ => {
-                problems.note(&self.path_of(key), Some(&value), "expected a number from 0 to 1");
+                let remedy = format!("expected a number from {min} to {max}");
+                problems.note(&self.path_of(key), Some(&value), remedy);
                 default
             }
         }

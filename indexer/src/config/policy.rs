@@ -10,6 +10,9 @@ use super::fields::{Fields, Problems};
 /// The whole of a split, in percent.
 const PERCENT_MAX: u64 = 100;
 
+/// Bounds of the slow start: off, to an hour.
+const SLOW_START_MS: (u64, u64) = (0, 3_600_000);
+
 /// How endpoints are ranked, unless a request names another policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyConfig {
@@ -28,6 +31,12 @@ pub struct PolicyConfig {
     pub sticky: StickyConfig,
     /// What a token that an engine holds in a slower medium only counts, of one that it has at hand: 0 to 1.
     pub slower_media: f64,
+    /// How long a new endpoint takes less than its full load; 0: it takes all at once.
+    pub slow_start_ms: u64,
+    /// Where this indexer's gateways are.
+    pub zone: Option<String>,
+    /// What an endpoint in another zone costs, in tokens.
+    pub other_zone_tokens: f64,
     /// Parts of the requests that go by other policies.
     pub split: Vec<SplitShare>,
     pub split_by: SplitBy,
@@ -109,6 +118,9 @@ pub(super) fn checked(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
         weights: weights(fields.mapping("weights", p), p),
         sticky: sticky(fields.mapping("sticky", p), p),
         slower_media: fields.share("slower_media", defaults::SLOWER_MEDIA, p),
+        slow_start_ms: fields.number("slow_start_ms", SLOW_START_MS, defaults::SLOW_START_MS, p),
+        zone: fields.text("zone", p),
+        other_zone_tokens: fields.weight("other_zone_tokens", defaults::OTHER_ZONE_TOKENS, p),
         split: split(&mut fields, p),
         split_by: split_by(&mut fields, p),
     };

@@ -5,7 +5,7 @@ use super::*;
 const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
 policy:
-  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, recent: 0.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 },
+  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, recent: 0.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 }, zone: b,
     split: [{ name: cost, percent: 30 }, { name: sticky, percent: 20 }], split_by: request }
 models:
   - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
@@ -18,9 +18,11 @@ models:
     rendering: { converts_developer: false }
 endpoints:
   static:
-    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3 }
+    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3, capacity: 2.5, zone: a }
   dns:
     - { name: vllm-headless, port: 8000, events_port: 5557, model: other, refresh_ms: 1000 }
+outliers: { failures: 0 }
+receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
 leases: { reservation_ms: 1000, speculative_ms: 2000 }
 peers: ["10.0.0.9:50051", "indexer-1.local:50061"]
@@ -59,6 +61,9 @@ fn a_full_configuration_is_taken_as_written() {
     let endpoint = &config.endpoints.fixed[0];
     let replay = endpoint.replay.as_ref().and_then(|replay| replay.of_rank(1));
     assert_eq!(replay.map(|replay| replay.to_string()).as_deref(), Some("tcp://h:5563"));
+    assert_eq!((endpoint.capacity, endpoint.zone.as_deref()), (2.5, Some("a")));
+    assert_eq!(config.outliers, Outliers { failures: 0, eject_ms: defaults::EJECT_MS });
+    assert_eq!(config.receipts, Receipts { keep: 10, log_percent: 0.5 });
     assert_eq!(config.endpoints.dns[0].replay_port, None);
     assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
     assert_eq!(config.log.format, LogFormat::Text);
@@ -89,7 +94,7 @@ models:
 endpoints:
   static:
     - { address: "host:1", model: b }
-    - { address: "127.0.0.1:1", events: "udp://x:1", ranks: 0, model: a }
+    - { address: "127.0.0.1:1", events: "udp://x:1", ranks: 0, model: a, capacity: 0 }
     - { address: "127.0.0.1:1", replay: "tcp://x:1", model: a }
   dns: [{ port: 0, events_port: 65535, ranks: 2, model: a }]
 scrape: 5
@@ -122,6 +127,7 @@ nonsense: true
         "endpoints.static[0].model",
         "endpoints.static[1].ranks",
         "endpoints.static[1].events",
+        "endpoints.static[1].capacity",
         "endpoints.static[2].replay",
         "endpoints.static[2].address",
         "endpoints.dns[0].name",

@@ -5,6 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use warmpath_core::rank::Policy;
 
 /// Stages are tens of microseconds when all is well and tens of milliseconds when it is not: 10 µs to 5 s.
 const STAGE_BUCKETS: [f64; 18] = [
@@ -34,6 +35,24 @@ pub struct StageLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TokensLabels {
     pub kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct EvidenceLabels {
+    pub model: String,
+    pub policy: &'static str,
+    pub kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ServedLabels {
+    pub endpoint: String,
+    pub policy: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ResultLabels {
+    pub result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,6 +92,9 @@ pub struct DecideMetrics {
     pub prompt_tokens: Counter,
     pub reachable_tokens: Counter,
     pub selected_tokens: Counter,
+    pub evidence: Family<EvidenceLabels, Counter>,
+    pub served: Family<ServedLabels, Counter>,
+    pub ejections: Family<ResultLabels, Counter>,
     pub predictions: Family<PredictionLabels, Counter>,
     pub prediction_tokens: Family<PredictionLabels, Counter>,
     pub ttft: Family<PolicyLabels, Histogram, fn() -> Histogram>,
@@ -104,6 +126,9 @@ impl DecideMetrics {
             reachable_tokens: kind("reachable"),
             selected_tokens: kind("selected"),
             tokens,
+            evidence: Family::default(),
+            served: Family::default(),
+            ejections: Family::default(),
             predictions: Family::default(),
             prediction_tokens: Family::default(),
             ttft: Family::new_with_constructor(|| Histogram::new(TTFT_BUCKETS)),
@@ -121,6 +146,9 @@ impl DecideMetrics {
             let labels = PredictionLabels { model: model.to_owned(), endpoint: endpoint.to_owned(), result };
             self.predictions.remove(&labels);
             self.prediction_tokens.remove(&labels);
+        }
+        for policy in Policy::NAMES {
+            self.served.remove(&ServedLabels { endpoint: endpoint.to_owned(), policy });
         }
     }
 
@@ -140,6 +168,21 @@ impl DecideMetrics {
             "decision_tokens",
             "Prompt tokens of scored decisions: all (prompt), held by the best endpoint (reachable), held by the picked one (selected)",
             self.tokens.clone(),
+        );
+        registry.register(
+            "evidence_tokens",
+            "Prompt tokens of the same requests, those whose end told cached tokens: all (prompt), held by the best endpoint (reachable), predicted on the one that served (captured), found there by its engine (delivered)",
+            self.evidence.clone(),
+        );
+        registry.register(
+            "endpoint_requests",
+            "Requests that an endpoint served to their end, as gateways report it, by the policy that ranked",
+            self.served.clone(),
+        );
+        registry.register(
+            "endpoint_ejections",
+            "Endpoints that failed too often and were not chosen for a while (ejected), and those that answered again (returned)",
+            self.ejections.clone(),
         );
         registry.register(
             "predictions",

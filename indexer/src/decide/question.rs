@@ -27,8 +27,10 @@ pub struct Question {
     pub body_bytes: u64,
     /// At least 1.
     pub sequences_per_prompt: u32,
-    /// None: the configured one.
+    /// None: a configured one, by the key.
     pub policy: Option<Policy>,
+    /// What belongs together has the same key; 0: nothing is told.
+    pub group_key: u64,
     /// When the answer has to leave; later ones find nobody waiting.
     pub answer_by: Option<Instant>,
 }

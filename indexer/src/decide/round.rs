@@ -6,12 +6,14 @@ use warmpath_core::limits::CANDIDATES_MAX;
 use warmpath_core::rank::{Candidate, Demand, Policy, Ranked};
 use warmpath_kv::PromptKeys;
 
-use super::Verdict;
 use super::candidates::Seat;
 use super::measure::{BYTES_PER_TOKEN, Measured};
+use super::{Decision, Pick, Ranking, Verdict};
+use crate::books::Placed;
 use crate::fleet::Endpoint;
-use crate::ledger::Forecast;
+use crate::ledger::{DecisionId, Forecast};
 use crate::models::LoadedModel;
+use crate::receipts::Reserved;
 
 /// What a ranking can go by.
 pub(super) struct Basis {
@@ -58,7 +60,12 @@ impl Basis {
 
 impl Round<'_> {
     /// What is predicted for each endpoint that may serve it.
-    pub(super) fn forecast(&self, best: &[(&Seat, &Candidate, &Ranked)]) -> Forecast {
+    pub(super) fn forecast(
+        &self,
+        best: &[(&Seat, &Candidate, &Ranked)],
+        reachable_tokens: u32,
+        work_tokens: u64,
+    ) -> Forecast {
         let measured = self.basis.measured.as_ref().filter(|measured| measured.is_all_of_its_request());
         let predicts = self.basis.verdict.is_scored() && measured.is_some();
         let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
@@ -69,6 +76,34 @@ impl Round<'_> {
             prompt_tokens: measured
                 .filter(|measured| measured.is_ours)
                 .map(|measured| measured.prompt_tokens),
+            work_tokens,
+            size_tokens: measured.filter(|_| predicts).map_or(0, |measured| measured.prompt_tokens),
+            reachable_tokens,
+        }
+    }
+
+    /// What the ranking comes to.
+    pub(super) fn decision(&self, id: DecisionId, ranking: &Ranking, placed: Option<Placed>) -> Decision {
+        let pick = |(seat, candidate, ranked): (&Seat, &Candidate, &Ranked)| Pick {
+            endpoint: seat.endpoint.clone(),
+            rank: seat.rank,
+            candidate: candidate.clone(),
+            ranked: ranked.clone(),
+        };
+        Decision {
+            id,
+            picks: ranking.best().into_iter().map(pick).collect(),
+            verdict: self.basis.verdict,
+            prompt_tokens: self.basis.measured.as_ref().map_or(0, |measured| measured.prompt_tokens),
+            reachable_tokens: ranking.reachable_tokens(),
+            policy: self.policy.name(),
+            reserved: placed.map(|placed| Reserved {
+                endpoint: placed.endpoint,
+                rank: placed.rank,
+                queued_tokens: placed.queued_tokens,
+                sequences: placed.sequences,
+                lease_ms: placed.lease_ms,
+            }),
         }
     }
 }

@@ -16,9 +16,22 @@ fn fleet() -> Snapshot {
         ranks,
         events: None,
         replay: None,
+        capacity: crate::fleet::Capacity::default(),
+        zone: None,
     });
     fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
     fleet.snapshot()
+}
+
+fn at(ledger: &Ledger, now: u64) -> Circumstances<'_> {
+    Circumstances {
+        ledger,
+        now: Millis(now),
+        beat_ms: 100,
+        slow_start_ms: 0,
+        zone: Some("a"),
+        other_zone_tokens: 64.0,
+    }
 }
 
 fn base(model: usize) -> Target {
@@ -69,27 +82,75 @@ fn a_candidate_per_rank_with_our_count_and_what_the_engine_says() {
         kv_usage: 0.5,
         pressure: 0.75,
         foreign_sequences: 4,
+        foreign_waiting: 1,
+        room_tokens: Some(900),
     };
     ranks[1].gauge.set(sample);
     let holder = ranks[2].place;
     let cached = |place| if place == holder { 48 } else { 0 };
 
-    let (seats, fresh) = gather(&endpoints, cached, &ledger, Millis(200), 100);
+    let (seats, fresh) = gather(&endpoints, cached, at(&ledger, 200));
     let seen: Vec<_> = seats.iter().map(|seat| (&*seat.endpoint, seat.rank)).collect();
     assert_eq!(seen, [("10.0.0.1:80", None), ("10.0.0.2:80", Some(0)), ("10.0.0.2:80", Some(1))]);
     assert_eq!(fresh.iter().map(|c| c.cached_tokens).collect::<Vec<_>>(), [0, 0, 48]);
     assert_eq!((fresh[1].queued_tokens, fresh[1].active_sequences, fresh[1].pressure), (70, 6, 0.75));
+    assert_eq!((fresh[1].waiting_sequences, fresh[1].kv_usage, fresh[1].room_tokens), (3, 0.5, Some(900)));
 
     // Old figures are left out; our own count stays.
-    let (_, stale) = gather(&endpoints, cached, &ledger, Millis(10_000), 100);
+    let (_, stale) = gather(&endpoints, cached, at(&ledger, 10_000));
     assert_eq!((stale[1].queued_tokens, stale[1].active_sequences, stale[1].pressure), (70, 2, 0.0));
+    assert_eq!((stale[1].waiting_sequences, stale[1].kv_usage, stale[1].room_tokens), (2, 0.0, None));
+}
+
+#[test]
+fn zone_capacity_and_youth_are_terms() {
+    let mut fleet = fleet();
+    for (endpoint, (zone, capacity)) in fleet.endpoints.iter_mut().zip([("a", 1.0), ("b", 2.0)]) {
+        let capacity = crate::fleet::Capacity::of(capacity);
+        endpoint.spec =
+            Arc::new(EndpointSpec { zone: Some(zone.to_owned()), capacity, ..(*endpoint.spec).clone() });
+        endpoint.meter.begin(Millis(1000));
+    }
+    let endpoints = serving(&fleet, &base(0), &Directory::default());
+    let ledger = Ledger::new(1);
+    let gathered = |now| {
+        let circumstances = Circumstances { slow_start_ms: 10_000, ..at(&ledger, now) };
+        gather(&endpoints, |_| 0, circumstances).1
+    };
+    let candidates = gathered(1000);
+    let terms: Vec<_> = candidates.iter().map(|c| (c.penalty, c.capacity, c.ramp)).collect();
+    // All are equally young, so none is spared for another.
+    assert_eq!(terms, [(0.0, 1.0, 1.0), (64.0, 2.0, 1.0), (64.0, 2.0, 1.0)]);
+    endpoints[0].meter.begin(Millis(21_000));
+    let ramps: Vec<_> = gathered(21_000).iter().map(|c| c.ramp).collect();
+    assert_eq!(ramps, [0.1, 1.0, 1.0]);
+}
+
+#[test]
+fn who_drains_or_keeps_failing_gets_nothing_new_unless_nobody_else_is_left() {
+    let fleet = fleet();
+    let all: Vec<_> = fleet.usable().collect();
+    let outliers = Outliers { failures: 1, eject_ms: 1000 };
+    let left = |now| names(&willing(&all, Millis(now)));
+    all[0].meter.set_draining(true);
+    assert_eq!(left(0), ["10.0.0.2:80", "10.0.0.3:80"]);
+    all[1].meter.hear(Heard::Failed, outliers, Millis(0));
+    assert_eq!(left(0), ["10.0.0.3:80"]);
+    all[2].meter.hear(Heard::Failed, outliers, Millis(0));
+    assert_eq!(left(0), ["10.0.0.2:80", "10.0.0.3:80"], "all others fail");
+    for endpoint in &all[1..] {
+        endpoint.meter.set_draining(true);
+    }
+    assert_eq!(left(0).len(), 3, "all drain");
+    all[1].meter.set_draining(false);
+    assert_eq!(left(1000), ["10.0.0.2:80"], "its time is over");
 }
 
 #[test]
 fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
-    let (seats, candidates) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
+    let (seats, candidates) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
     let entry =
         |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     // Both ranks of the second endpoint first.
@@ -138,6 +199,7 @@ fn question(prompt: Prompt) -> Question {
         body_bytes: 10_000_000,
         sequences_per_prompt: 1,
         policy: None,
+        group_key: 0,
         answer_by: None,
     }
 }
@@ -166,7 +228,7 @@ fn a_request_for_which_nothing_is_computed_has_no_size() {
 fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
-    let (seats, _) = gather(&endpoints, |_| 0, &Ledger::new(1), Millis(0), 100);
+    let (seats, _) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
     let entry =
         |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     let mut ranking = [entry(3), entry(2), entry(0), entry(1)];

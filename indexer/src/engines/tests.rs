@@ -15,6 +15,8 @@ fn fleet(endpoints: &[(u8, usize)]) -> Snapshot {
         ranks: 1,
         events: None,
         replay: None,
+        capacity: crate::fleet::Capacity::default(),
+        zone: None,
     });
     let mut fleet = Fleet::new(1);
     fleet.apply(Observation::Listed { source: 0, endpoints: specs.collect() });

@@ -58,8 +58,12 @@ impl FleetDriver {
             return;
         }
         for change in &changes {
-            if let Change::Added(endpoint) = change {
-                self.add(endpoint);
+            match change {
+                Change::Added(endpoint) => self.add(endpoint),
+                Change::HealthChanged { endpoint } if endpoint.health.is_usable() => {
+                    endpoint.meter.begin(self.clock.now());
+                }
+                Change::HealthChanged { .. } | Change::Removed(_) => {}
             }
         }
         self.view.publish(self.fleet.snapshot());
@@ -67,12 +71,12 @@ impl FleetDriver {
             match change {
                 Change::Added(_) => {}
                 Change::Removed(endpoint) => self.remove(&endpoint),
-                Change::HealthChanged { name, health } if health.is_usable() => {
-                    tracing::info!(endpoint = %name, "answers again; used again");
+                Change::HealthChanged { endpoint } if endpoint.health.is_usable() => {
+                    tracing::info!(endpoint = %endpoint.name, "answers again; used again");
                     self.count("usable");
                 }
-                Change::HealthChanged { name, .. } => {
-                    tracing::warn!(endpoint = %name, "refuses connections; avoided until it answers");
+                Change::HealthChanged { endpoint } => {
+                    tracing::warn!(endpoint = %endpoint.name, "refuses connections; avoided until it answers");
                     self.count("avoided");
                 }
             }
@@ -82,6 +86,10 @@ impl FleetDriver {
     fn add(&mut self, endpoint: &Endpoint) {
         tracing::info!(endpoint = %endpoint.name, ranks = endpoint.ranks.len(), "endpoint added");
         self.count("added");
+        endpoint.meter.begin(self.clock.now());
+        for rank in &endpoint.ranks {
+            rank.meter.set_slowness(endpoint.spec.capacity.slowness());
+        }
         for (number, rank) in (0..).zip(&endpoint.ranks) {
             self.follow(endpoint, number, rank.place);
         }
@@ -143,7 +151,7 @@ mod tests {
     use super::*;
     use crate::books::{DecisionIds, IndexerId, Placed};
     use crate::config::StreamAddress;
-    use crate::fleet::{EndpointSpec, ModelIndex};
+    use crate::fleet::{Capacity, EndpointSpec, ModelIndex};
     use crate::ingest::IngestConfig;
     use crate::ledger::{Event, Forecast};
 
@@ -151,6 +159,8 @@ mod tests {
         let endpoints = hosts.iter().map(|host| EndpointSpec {
             address: SocketAddr::from(([127, 0, 0, *host], 1)),
             model: ModelIndex(0),
+            capacity: Capacity::default(),
+            zone: None,
             ranks: 2,
             events: Some(StreamAddress::new(format!("127.0.0.{host}"), 1)),
             replay: None,
@@ -187,8 +197,15 @@ mod tests {
             sequences: 1,
             lease_ms: 1000,
         };
-        let forecast =
-            Forecast { model: None, policy: "cost", cached_tokens: Vec::new(), prompt_tokens: None };
+        let forecast = Forecast {
+            model: None,
+            policy: "cost",
+            cached_tokens: Vec::new(),
+            prompt_tokens: None,
+            work_tokens: 0,
+            size_tokens: 0,
+            reachable_tokens: 0,
+        };
         driver.books.lock().reserve(id, place, placed, forecast, clock.now()).unwrap();
 
         driver.observe(listed(&[2]));

@@ -6,6 +6,8 @@
 use parking_lot::Mutex;
 use warmpath_kv::Millis;
 
+use super::fading::Fading;
+
 /// What one fresh error costs, in tokens: about one prompt's prefill. A single one hardly matters to the holder of a
 /// long prefix; several in a row outweigh any queue.
 const TOKENS_PER_ERROR: f64 = 2048.0;
@@ -18,32 +20,17 @@ const HALF_LIFE_MS: f64 = 10_000.0;
 #[derive(Debug, Default)]
 pub struct RecentErrors(Mutex<Fading>);
 
-/// A number that fades.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fading {
-    value: f64,
-    at: Millis,
-}
-
 // === impl RecentErrors ===
 
 impl RecentErrors {
     pub fn note(&self, now: Millis) {
         let mut fading = self.0.lock();
-        *fading = Fading { value: (fading.at(now) + 1.0).min(ERRORS_MAX), at: now };
+        *fading = fading.plus(1.0, ERRORS_MAX, now, HALF_LIFE_MS);
     }
 
     /// In tokens; 0 without errors.
     pub fn penalty(&self, now: Millis) -> f64 {
-        self.0.lock().at(now) * TOKENS_PER_ERROR
-    }
-}
-
-// === impl Fading ===
-
-impl Fading {
-    fn at(self, now: Millis) -> f64 {
-        self.value * (-(now.since(self.at) as f64) / HALF_LIFE_MS).exp2()
+        self.0.lock().at(now, HALF_LIFE_MS) * TOKENS_PER_ERROR
     }
 }
 

@@ -14,18 +14,30 @@ pub struct EngineFigures {
     pub kv_usage: Option<f64>,
     /// Blocks of the KV cache, in use or not.
     pub kv_blocks: Option<f64>,
+    /// Tokens per block, as the engine was started with.
+    pub block_tokens: Option<f64>,
+    /// Tokens that the KV cache has room for, in use or not.
+    pub kv_tokens: Option<f64>,
 }
 
 /// Which figure a family gives.
 type Field = fn(&mut EngineFigures) -> &mut Option<f64>;
 
-/// Families, and the field each one fills. The `gpu_` name is that of releases before 0.10.
-const FAMILIES: [(&str, Field); 4] = [
+/// Families, and the field each one fills: of vLLM, where the `gpu_` name is that of releases before 0.10, and of SGLang.
+const FAMILIES: [(&str, Field); 9] = [
     ("vllm:num_requests_running", |figures| &mut figures.running),
     ("vllm:num_requests_waiting", |figures| &mut figures.waiting),
     ("vllm:kv_cache_usage_perc", |figures| &mut figures.kv_usage),
     ("vllm:gpu_cache_usage_perc", |figures| &mut figures.kv_usage),
+    ("sglang:num_running_reqs", |figures| &mut figures.running),
+    ("sglang:num_queue_reqs", |figures| &mut figures.waiting),
+    ("sglang:token_usage", |figures| &mut figures.kv_usage),
+    ("sglang:max_total_num_tokens", |figures| &mut figures.kv_tokens),
+    ("sglang:page_size", |figures| &mut figures.block_tokens),
 ];
+
+/// The labels that tell the rank: of vLLM, and of SGLang.
+const RANK_LABELS: [&str; 2] = ["engine", "dp_rank"];
 
 /// Largest figure taken: far above the sequences or blocks of any engine, far below what sums could overflow with.
 const FIGURE_MAX: f64 = 1e9;
@@ -38,6 +50,10 @@ const CACHE_CONFIG: &str = "vllm:cache_config_info";
 pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
     let mut figures = vec![EngineFigures::default(); ranks];
     for line in text.lines() {
+        if let Some(rest) = line.strip_prefix(CACHE_CONFIG) {
+            read_cache_config(rest, &mut figures);
+            continue;
+        }
         let Some((field, rank, value)) = read_line(line) else { continue };
         if let Some(of_rank) = figures.get_mut(rank) {
             let slot = field(of_rank);
@@ -49,11 +65,6 @@ pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
 
 /// `name{label="value",…} number`, where the name is one of ours and the number can be a figure of an engine.
 fn read_line(line: &str) -> Option<(Field, usize, f64)> {
-    if let Some(rest) = line.strip_prefix(CACHE_CONFIG) {
-        let (labels, _) = rest.strip_prefix('{')?.rsplit_once('}')?;
-        let blocks = label(labels, "num_gpu_blocks")?.parse().ok()?;
-        return Some((|figures| &mut figures.kv_blocks, rank_of(labels)?, sane(blocks)?));
-    }
     let (name, field) = FAMILIES.iter().find(|(name, _)| line.starts_with(name))?;
     let rest = line.get(name.len()..)?;
     let (labels, rest) = match rest.strip_prefix('{') {
@@ -65,14 +76,24 @@ fn read_line(line: &str) -> Option<(Field, usize, f64)> {
     Some((*field, rank_of(labels)?, sane(value)?))
 }
 
+/// The labels of [`CACHE_CONFIG`] tell sizes.
+fn read_cache_config(rest: &str, figures: &mut [EngineFigures]) -> Option<()> {
+    let (labels, _) = rest.strip_prefix('{')?.rsplit_once('}')?;
+    let of_rank = figures.get_mut(rank_of(labels)?)?;
+    let size = |name| label(labels, name)?.parse().ok().and_then(sane);
+    of_rank.kv_blocks = size("num_gpu_blocks").or(of_rank.kv_blocks);
+    of_rank.block_tokens = size("block_size").or(of_rank.block_tokens);
+    Some(())
+}
+
 fn sane(value: f64) -> Option<f64> {
     (0.0..=FIGURE_MAX).contains(&value).then_some(value)
 }
 
 /// None: a rank that is no number.
 fn rank_of(labels: &str) -> Option<usize> {
-    match label(labels, "engine") {
-        Some(engine) => engine.parse().ok(),
+    match RANK_LABELS.into_iter().find_map(|name| label(labels, name)) {
+        Some(rank) => rank.parse().ok(),
         None => Some(0),
     }
 }
@@ -101,11 +122,36 @@ vllm:cache_config_info{block_size="16",engine="1",num_cpu_blocks="None",num_gpu_
 python_gc_objects_collected_total{generation="0"} 9382.0
 "#;
         let figures = parse(text, 2);
-        let first =
-            EngineFigures { running: Some(3.0), waiting: None, kv_usage: Some(0.25), kv_blocks: None };
-        let second =
-            EngineFigures { running: Some(4.0), waiting: Some(2.0), kv_usage: None, kv_blocks: Some(4096.0) };
+        let first = EngineFigures { running: Some(3.0), kv_usage: Some(0.25), ..EngineFigures::default() };
+        let second = EngineFigures {
+            running: Some(4.0),
+            waiting: Some(2.0),
+            kv_blocks: Some(4096.0),
+            block_tokens: Some(16.0),
+            ..EngineFigures::default()
+        };
         assert_eq!(figures, [first, second]);
+    }
+
+    #[test]
+    fn reads_the_other_engine_s_families() {
+        let text = r#"# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{dp_rank="1",engine_type="unified",model_name="m",tp_rank="0"} 7.0
+sglang:num_running_reqs_offline_batch{dp_rank="1",model_name="m"} 9.0
+sglang:num_queue_reqs{dp_rank="1",model_name="m"} 2.0
+sglang:token_usage{dp_rank="1",model_name="m"} 0.4
+sglang:max_total_num_tokens{dp_rank="1",model_name="m"} 65536.0
+sglang:num_running_reqs{model_name="m"} 1.0
+"#;
+        let expected = EngineFigures {
+            running: Some(7.0),
+            waiting: Some(2.0),
+            kv_usage: Some(0.4),
+            kv_tokens: Some(65_536.0),
+            ..EngineFigures::default()
+        };
+        let first = EngineFigures { running: Some(1.0), ..EngineFigures::default() };
+        assert_eq!(parse(text, 2), [first, expected]);
     }
 
     #[test]

@@ -37,8 +37,16 @@ pub struct Scraper {
 pub struct OwnCounts {
     /// Reserved there.
     pub sequences: u64,
+    /// Those of them that have not reached the first token.
+    pub waiting: u64,
     /// Distinct blocks that its events told of.
     pub held_blocks: usize,
+    /// Blocks that its engine evicted since its stream began.
+    pub evicted_blocks: u64,
+    /// Tokens per block, where its events have told.
+    pub block_tokens: Option<u32>,
+    /// Its events can be believed, so their counts can.
+    pub is_followed: bool,
 }
 
 /// Tells the counts of a place.
@@ -113,27 +121,41 @@ impl Scraper {
         for (rank, figures) in endpoint.ranks.iter().zip(figures) {
             let EngineFigures { running: Some(running), waiting, .. } = figures else { continue };
             let (running, waiting) = (count(running), count(waiting.unwrap_or(0.0)));
-            let own = (self.own)(rank.place);
+            let (own, now) = ((self.own)(rank.place), self.clock.now());
+            let turnover = own
+                .is_followed
+                .then(|| rank.gauge.turn_over(own.held_blocks as u64, own.evicted_blocks, now));
             rank.gauge.set(Sample {
-                at: self.clock.now(),
+                at: now,
                 running,
                 waiting,
                 kv_usage: figures.kv_usage.unwrap_or(0.0).min(1.0),
-                pressure: pressure(figures, own.held_blocks),
+                pressure: pressure(figures, own.held_blocks, turnover.flatten()),
                 foreign_sequences: (running + waiting).saturating_sub(own.sequences),
+                foreign_waiting: waiting.saturating_sub(own.waiting),
+                room_tokens: room(figures, own.block_tokens),
             });
         }
     }
 }
 
 /// Engines report only what running sequences use; blocks that are merely cached are free to them, yet a new block
-/// evicts one of those as soon as the cache is full. So what its events told of counts too.
-fn pressure(figures: EngineFigures, held_blocks: usize) -> f64 {
+/// evicts one of those as soon as the cache is full. So what left lately for what was stored counts too, or, as long as
+/// that is not known, how full the cache is by its events.
+fn pressure(figures: EngineFigures, held_blocks: usize, turnover: Option<f64>) -> f64 {
     let occupied = match figures.kv_blocks {
         Some(blocks) if blocks > 0.0 => held_blocks as f64 / blocks,
         _ => 0.0,
     };
-    figures.kv_usage.unwrap_or(0.0).max(occupied).min(1.0)
+    figures.kv_usage.unwrap_or(0.0).max(turnover.unwrap_or(occupied)).min(1.0)
+}
+
+/// Tokens that new sequences can have: memory that no running one uses, cached blocks included.
+fn room(figures: EngineFigures, block_tokens: Option<u32>) -> Option<u64> {
+    // What events tell is what the engine really uses.
+    let block = block_tokens.map(f64::from).or(figures.block_tokens);
+    let all = figures.kv_tokens.or_else(|| Some(figures.kv_blocks? * block?))?;
+    Some(count(all * (1.0 - figures.kv_usage?.clamp(0.0, 1.0))))
 }
 
 /// A gauge of whole things, which the exposition writes as a float.
@@ -146,18 +168,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_the_fuller_of_what_runs_and_what_is_held() {
+    fn pressure_is_what_runs_or_what_leaves() {
         let figures = |kv_usage, kv_blocks| EngineFigures { kv_usage, kv_blocks, ..EngineFigures::default() };
         let table = [
-            (figures(None, None), 100, 0.0),
-            (figures(Some(0.25), None), 100, 0.25),
-            (figures(Some(0.25), Some(200.0)), 100, 0.5),
-            (figures(Some(0.75), Some(200.0)), 100, 0.75),
-            (figures(None, Some(50.0)), 100, 1.0),
-            (figures(Some(0.1), Some(0.0)), 100, 0.1),
+            (figures(None, None), 100, None, 0.0),
+            (figures(Some(0.25), None), 100, None, 0.25),
+            (figures(Some(0.25), Some(200.0)), 100, None, 0.5),
+            (figures(Some(0.75), Some(200.0)), 100, None, 0.75),
+            (figures(None, Some(50.0)), 100, None, 1.0),
+            (figures(Some(0.1), Some(0.0)), 100, None, 0.1),
+            // What was seen to leave is better known than how full it must be.
+            (figures(Some(0.1), Some(100.0)), 100, Some(0.3), 0.3),
+            (figures(Some(0.1), Some(100.0)), 100, Some(0.0), 0.1),
         ];
-        for (figures, held, expected) in table {
-            assert_eq!(pressure(figures, held), expected, "{figures:?} {held}");
+        for (figures, held, turnover, expected) in table {
+            assert_eq!(pressure(figures, held, turnover), expected, "{figures:?} {held} {turnover:?}");
         }
+    }
+
+    #[test]
+    fn room_is_what_no_running_sequence_uses() {
+        let figures = |kv_tokens, kv_blocks, block_tokens| EngineFigures {
+            kv_usage: Some(0.25),
+            kv_tokens,
+            kv_blocks,
+            block_tokens,
+            ..EngineFigures::default()
+        };
+        assert_eq!(room(figures(None, Some(100.0), Some(16.0)), None), Some(1200));
+        assert_eq!(room(figures(None, Some(100.0), Some(16.0)), Some(32)), Some(2400));
+        assert_eq!(room(figures(Some(1000.0), None, None), None), Some(750));
+        assert_eq!(room(figures(None, Some(100.0), None), None), None);
+        assert_eq!(room(EngineFigures { kv_tokens: Some(1.0), ..EngineFigures::default() }, None), None);
     }
 }

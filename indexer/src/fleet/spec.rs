@@ -19,7 +19,43 @@ pub struct EndpointSpec {
     pub events: Option<StreamAddress>,
     /// Of rank 0.
     pub replay: Option<StreamAddress>,
+    pub capacity: Capacity,
+    /// Where it is; None: not told.
+    pub zone: Option<String>,
 }
+
+/// How many sequences an endpoint takes where a reference endpoint takes one, in hundredths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity(u32);
+
+// === impl Capacity ===
+
+impl Capacity {
+    /// From 0.01 on.
+    pub fn of(weight: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+        let hundredths = (weight * 100.0).round().clamp(1.0, 1e6) as u32;
+        Self(hundredths)
+    }
+
+    /// w of the cost rule.
+    pub fn weight(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// c, as long as nothing better is known.
+    pub fn slowness(self) -> f64 {
+        1.0 / self.weight()
+    }
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self(100)
+    }
+}
+
+// === impl EndpointSpec ===
 
 impl EndpointSpec {
     /// None: its model is not configured, which a checked configuration rules out.
@@ -30,6 +66,8 @@ impl EndpointSpec {
             ranks: endpoint.ranks,
             events: endpoint.events.clone(),
             replay: endpoint.replay.clone(),
+            capacity: Capacity::of(endpoint.capacity),
+            zone: endpoint.zone.clone(),
         })
     }
 
@@ -46,6 +84,8 @@ impl EndpointSpec {
             ranks: endpoints.ranks,
             events: stream(endpoints.events_port),
             replay: stream(endpoints.replay_port),
+            capacity: Capacity::of(endpoints.capacity),
+            zone: endpoints.zone.clone(),
         }
     }
 }

@@ -7,6 +7,8 @@ fn spec(host: u8) -> EndpointSpec {
         ranks: 2,
         events: None,
         replay: None,
+        capacity: Capacity::default(),
+        zone: None,
     }
 }
 
@@ -31,7 +33,9 @@ fn summary(changes: &[Change]) -> Vec<String> {
         .map(|change| match change {
             Change::Added(endpoint) => format!("+{}", host(&endpoint.name).unwrap()),
             Change::Removed(endpoint) => format!("-{}", host(&endpoint.name).unwrap()),
-            Change::HealthChanged { name, health } => format!("!{}{}", host(name).unwrap(), health.name()),
+            Change::HealthChanged { endpoint } => {
+                format!("!{}{}", host(&endpoint.name).unwrap(), endpoint.health.name())
+            }
         })
         .collect()
 }

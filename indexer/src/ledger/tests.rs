@@ -13,7 +13,7 @@ fn at(ms: u64) -> Millis {
 }
 
 fn load(queued_tokens: u64, sequences: u64) -> Load {
-    Load { queued_tokens, sequences }
+    Load { queued_tokens, sequences, waiting: if queued_tokens == 0 { 0 } else { sequences } }
 }
 
 #[test]

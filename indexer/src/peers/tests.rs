@@ -29,6 +29,8 @@ impl Indexer {
             ranks: 1,
             events: None,
             replay: None,
+            capacity: crate::fleet::Capacity::default(),
+            zone: None,
         });
         fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
         let view = Arc::new(View::default());
@@ -56,8 +58,15 @@ impl Indexer {
             sequences: 1,
             lease_ms: 1000,
         };
-        let forecast =
-            Forecast { model: None, policy: "cost", cached_tokens: Vec::new(), prompt_tokens: None };
+        let forecast = Forecast {
+            model: None,
+            policy: "cost",
+            cached_tokens: Vec::new(),
+            prompt_tokens: None,
+            work_tokens: 0,
+            size_tokens: 0,
+            reachable_tokens: 0,
+        };
         self.books.lock().reserve(id, place, placed, forecast, Millis(0)).unwrap();
         id.0
     }

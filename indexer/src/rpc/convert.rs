@@ -23,15 +23,13 @@ use crate::answers::ResponseKey;
 use crate::decide::{Chat, Decision, Members, Pick, Prompt, Question, Reason};
 use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::DecisionId;
-use crate::report::{Decided, Report, Reported, Usage};
+use crate::report::{Decided, HTTP_SERVER_ERRORS_FROM, Report, Reported, Usage};
 
 #[cfg(test)]
 mod tests;
 
 /// Share of the filter's patience, in percent, after which the answer leaves: the rest is for the way back.
 const ANSWER_BY_PERCENT: u32 = 75;
-/// Statuses from here on are the server's fault.
-const HTTP_SERVER_ERRORS_FROM: u32 = 500;
 /// Elapsed times above a day are nonsense.
 const ELAPSED_MAX: Duration = Duration::from_secs(86_400);
 
@@ -72,6 +70,7 @@ pub fn question(request: ScoreRequest, policy: &dyn Fn(&str) -> Option<Policy>) 
         body_bytes: request.body_bytes,
         sequences_per_prompt: request.sequences_per_prompt.max(1),
         policy,
+        group_key: request.group_key,
         answer_by: (!patience.is_zero()).then(|| Instant::now() + patience),
     })
 }
@@ -154,6 +153,10 @@ fn candidate(pick: Pick) -> wire::Candidate {
             pressure: pick.candidate.pressure,
             slowness: pick.candidate.slowness,
             penalty: pick.candidate.penalty,
+            capacity: pick.candidate.capacity,
+            ramp: pick.candidate.ramp,
+            missing_tokens: pick.ranked.missing_tokens,
+            recent_tokens: pick.candidate.recent_tokens,
         }),
     }
 }
@@ -199,6 +202,7 @@ fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
                 end.http_status >= HTTP_SERVER_ERRORS_FROM || end.cause() == EndCause::UpstreamReset;
             Reported::End {
                 endpoint: end.endpoint,
+                http_status: end.http_status,
                 usage: Usage { prompt_tokens: end.prompt_tokens, cached_tokens: end.cached_tokens },
                 response: ResponseKey::new(end.response_key),
                 is_failure,

@@ -16,11 +16,15 @@ mod drift;
 #[cfg(test)]
 mod engine;
 #[cfg(test)]
+mod explaining;
+#[cfg(test)]
 mod http_engine;
 #[cfg(test)]
 mod late_join;
 #[cfg(test)]
 mod peers;
+#[cfg(test)]
+mod policies;
 #[cfg(test)]
 mod prefixes;
 #[cfg(test)]
@@ -33,5 +37,7 @@ mod scoring;
 mod scraping;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod terms;
 #[cfg(test)]
 mod test_model;

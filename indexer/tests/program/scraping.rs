@@ -82,6 +82,37 @@ async fn sequences_of_others_count_and_our_own_count_once() {
     idle.stop().await;
 }
 
+/// Figures that are too old are left out, our own count stays, and nobody waits for them.
+// D5 (llm-d/llm-d-router#2408)
+#[tokio::test]
+async fn engines_whose_metrics_stop_are_ranked_by_our_own_count() {
+    let (busy, idle) = (Metrics::start("127.0.0.1:0").await, Metrics::start("127.0.0.1:0").await);
+    busy.running.store(30, Ordering::Relaxed);
+    let names = [busy.address.clone(), idle.address.clone()];
+    let indexer = Indexer::start(&config(&[&busy.address, &idle.address])).await;
+    let stale = async || {
+        let of = async |name: &String| {
+            indexer.metric(&format!("warmpath_endpoint_figures_stale{{endpoint=\"{name}\"}}")).await
+        };
+        of(&names[0]).await + of(&names[1]).await
+    };
+    eventually("both are scraped", async || stale().await == 0.0).await;
+    // They hang up: refused often enough to be avoided, both, so both are used.
+    busy.stop().await;
+    idle.stop().await;
+    eventually("their figures are too old", async || stale().await == 2.0).await;
+    let mut client = indexer.client().await;
+    for turn in 1..=20u32 {
+        let answer = client.score(tokens(turn * 1000..turn * 1000 + 500)).await.unwrap().into_inner();
+        let terms: Vec<_> = answer.candidates.iter().map(|c| c.terms.unwrap().active_sequences).collect();
+        assert_eq!(terms.iter().sum::<u32>(), turn - 1, "only our own");
+    }
+    for name in &names {
+        assert_eq!(indexer.load(name).await, (5000, 10));
+    }
+    indexer.stop().await;
+}
+
 /// A dead endpoint is avoided after some refusals and used at its first answer; when all are dead, all are used.
 #[tokio::test]
 async fn endpoints_that_refuse_connections_are_avoided_until_they_answer() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -75,6 +75,11 @@ impl Indexer {
         admin(self.bound, Method::POST, path).await
     }
 
+    /// Status and text of the answer to a POST with this body.
+    pub(crate) async fn post_body(&self, path: &str, body: &str) -> (u16, String) {
+        admin_with(self.bound, Method::POST, path, body).await
+    }
+
     pub(crate) async fn state(&self) -> Value {
         serde_json::from_str(&self.get("/state").await.1).unwrap()
     }
@@ -113,9 +118,14 @@ impl Indexer {
 
 /// Asks the admin listener.
 pub(crate) async fn admin(bound: Bound, method: Method, path: &str) -> (u16, String) {
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    admin_with(bound, method, path, "").await
+}
+
+async fn admin_with(bound: Bound, method: Method, path: &str, body: &str) -> (u16, String) {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let uri = format!("http://{}{path}", bound.admin);
-    let request = Request::builder().method(method).uri(uri).body(Empty::new()).unwrap();
+    let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
+    let request = Request::builder().method(method).uri(uri).body(body).unwrap();
     let response = client.request(request).await.expect("the admin listener answers");
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -47,6 +47,10 @@ pub struct ScoreRequest {
     /// bytes under the key of all zeros.
     #[prost(fixed64, tag = "19")]
     pub previous_response_key: u64,
+    /// Requests of the same key belong together: a split between policies keeps them with one. Made by the filter of a
+    /// header, of `prompt_cache_key`, or of the beginning of the prompt; the same on every gateway. 0: none.
+    #[prost(fixed64, tag = "20")]
+    pub group_key: u64,
     /// What stands for the prompt. Not set: rank by load only, `prompt_bytes` being the only measure of its size.
     #[prost(oneof = "score_request::Prompt", tags = "2, 3, 4, 16, 17")]
     pub prompt: ::core::option::Option<score_request::Prompt>,
@@ -220,6 +224,18 @@ pub struct CostTerms {
     /// z + e: zone, error and distrust constants, in tokens.
     #[prost(double, tag = "7")]
     pub penalty: f64,
+    /// w: capacity weight; 0 reads as 1.
+    #[prost(double, tag = "8")]
+    pub capacity: f64,
+    /// r: share of its load that a young endpoint takes yet; 0 reads as 1.
+    #[prost(double, tag = "9")]
+    pub ramp: f64,
+    /// M: tokens that its KV memory has no room for.
+    #[prost(uint64, tag = "10")]
+    pub missing_tokens: u64,
+    /// R: tokens that it was given lately, fading.
+    #[prost(double, tag = "11")]
+    pub recent_tokens: f64,
 }
 /// Every usable endpoint, for the filter's own fallback ring.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -13,6 +13,8 @@ use crate::rank::Policy;
 /// Bytes that cluster and authority may have together. They travel as a protobuf message in a host call that takes
 /// text: every length in it must stay below 128, or the message is no UTF-8.
 const UPSTREAM_BYTES_MAX: usize = 127 - 2 * FIELD_BYTES;
+/// Longest name of a header.
+const GROUP_HEADER_BYTES_MAX: usize = 256;
 /// Tag and length before a protobuf field.
 const FIELD_BYTES: usize = 2;
 
@@ -29,6 +31,8 @@ pub struct Config {
     pub response_header: bool,
     /// Name of the ranking policy; empty: the indexer's.
     pub policy: String,
+    /// Name of the header by which requests stay together in a split of policies; empty: by their beginnings.
+    pub group_header: String,
     /// Pause between batches of reports, in microseconds.
     pub report_interval_us: u64,
     /// Period of the ticks that enforce all of these, in milliseconds.
@@ -60,6 +64,12 @@ impl Config {
                 ),
             });
         }
+        let is_header = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if raw.group_header.len() > GROUP_HEADER_BYTES_MAX || !raw.group_header.bytes().all(is_header) {
+            let remedy = "give the name of a header, such as x-session-id, or leave it empty".to_owned();
+            let value = format!("{:?}", raw.group_header);
+            problems.push(Problem { field: "group_header".to_owned(), value, remedy });
+        }
         if !(1.0..=LOAD_FACTOR_MAX).contains(&raw.load_factor) {
             problems.push(Problem {
                 field: "fallback.load_factor".to_owned(),
@@ -73,6 +83,7 @@ impl Config {
             max_body_bytes: usize::try_from(raw.max_body_bytes).unwrap_or(BODY_BYTES_MAX),
             response_header: raw.response_header,
             policy: raw.policy.clone(),
+            group_header: raw.group_header.clone(),
             report_interval_us: raw.report_interval_ms.saturating_mul(1000),
             tick_ms: (raw.timeout_ms / 2).min(raw.report_interval_ms).max(TICK_MS_MIN),
             load_factor: raw.load_factor,

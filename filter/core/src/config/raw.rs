@@ -16,6 +16,7 @@ pub(super) struct Raw {
     pub(super) max_body_bytes: u64,
     pub(super) response_header: bool,
     pub(super) policy: String,
+    pub(super) group_header: String,
     pub(super) report_interval_ms: u64,
     pub(super) load_factor: f64,
 }
@@ -32,6 +33,7 @@ pub(super) fn read(value: Value, problems: &mut Vec<Problem>) -> Raw {
         max_body_bytes: top.whole("max_body_bytes", BODY_BYTES_DEFAULT as u64, problems),
         response_header: top.member("response_header", "true or false", false, Value::as_bool, problems),
         policy: top.text("policy", "", problems),
+        group_header: top.text("group_header", "", problems),
         report_interval_ms: top.whole("report_interval_ms", REPORT_INTERVAL_MS_DEFAULT, problems),
         load_factor: fallback.member("load_factor", "a number", LOAD_FACTOR_DEFAULT, Value::as_f64, problems),
     };

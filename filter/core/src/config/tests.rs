@@ -16,7 +16,7 @@ fn nothing_configured_is_the_documented_default() {
     assert_eq!(config, Config::read(b"{}").expect("default"));
     assert_eq!((config.timeout_us, config.max_body_bytes), (50_000, 16 << 20));
     assert_eq!((config.report_interval_us, config.tick_ms, config.load_factor), (50_000, 25, 1.25));
-    assert!(!config.response_header && config.policy.is_empty());
+    assert!(!config.response_header && config.policy.is_empty() && config.group_header.is_empty());
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn the_documented_example_is_read() {
 #[test]
 fn every_wrong_value_is_named_at_once() {
     let json = r#"{"indexer":{"cluster":"","authority":"outbound|1||x","timeout_ms":0},"max_body_bytes":3,
-        "policy":"fastest","report_interval_ms":1,"fallback":{"load_factor":0.5}}"#;
+        "policy":"fastest","group_header":"x session","report_interval_ms":1,"fallback":{"load_factor":0.5}}"#;
     let expected = [
         "indexer.cluster",
         "indexer.authority",
@@ -39,6 +39,7 @@ fn every_wrong_value_is_named_at_once() {
         "max_body_bytes",
         "report_interval_ms",
         "policy",
+        "group_header",
         "fallback.load_factor",
     ];
     assert_eq!(problems(json), expected);

@@ -22,7 +22,15 @@ fn gateway() -> Gateway {
 }
 
 fn head(target: Result<Target, Reason>) -> RequestHead {
-    RequestHead { target, content_length: None, is_encoded: false, is_multipart: false, ends: false }
+    RequestHead {
+        target,
+        content_length: None,
+        is_encoded: false,
+        is_multipart: false,
+        ends: false,
+        group: 0,
+        policy: None,
+    }
 }
 
 fn completion() -> RequestHead {

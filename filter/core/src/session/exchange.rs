@@ -92,6 +92,8 @@ pub struct Ask<'a> {
     pub endpoints_version: u64,
     /// The policy to use; empty: the indexer's.
     pub policy: String,
+    /// What stays together in a split of policies.
+    pub group: u64,
     /// How long the answer is waited for.
     pub timeout_us: u64,
 }
@@ -109,6 +111,8 @@ pub struct Reply {
     pub reason: Option<Reason>,
     /// Tokens of the first prompt; 0: not known.
     pub prompt_tokens: u32,
+    /// The policy that ranked.
+    pub policy: String,
     /// The set of endpoints, where it has changed.
     pub endpoints: Option<EndpointSet>,
 }

@@ -23,6 +23,8 @@ pub(super) struct Fate {
     candidates: Vec<Candidate>,
     /// 0: not known.
     prompt_tokens: u32,
+    /// Empty: no indexer decided.
+    policy: String,
     /// The endpoint on which the ring counts this request.
     counted_on: Option<String>,
     /// When the indexer last heard of it; none: not yet.
@@ -38,6 +40,7 @@ impl Fate {
             since_us,
             candidates: vec![],
             prompt_tokens: 0,
+            policy: String::new(),
             counted_on: None,
             told_us: None,
         }
@@ -66,6 +69,7 @@ impl Fate {
     pub(super) fn decided_by(mut self, reply: &Reply) -> Self {
         self.decision_id = reply.decision_id;
         self.prompt_tokens = reply.prompt_tokens;
+        self.policy.clone_from(&reply.policy);
         self
     }
 
@@ -135,6 +139,10 @@ impl Fate {
         let mut receipt = vec![(headers::OUTCOME, self.outcome.name().to_owned())];
         if let Some(reason) = self.reason {
             receipt.push((headers::REASON, reason.name().to_owned()));
+        }
+        if self.is_decided() {
+            receipt.push((headers::DECISION, format!("{:016x}", self.decision_id)));
+            receipt.push((headers::POLICY, self.policy.clone()));
         }
         if is_endpoint(endpoint) {
             receipt.push((headers::ENDPOINT, endpoint.to_owned()));

@@ -35,7 +35,15 @@ fn worker() -> Worker {
 }
 
 fn head(target: Result<Target, Reason>) -> RequestHead {
-    RequestHead { target, content_length: None, is_encoded: false, is_multipart: false, ends: false }
+    RequestHead {
+        target,
+        content_length: None,
+        is_encoded: false,
+        is_multipart: false,
+        ends: false,
+        group: 0,
+        policy: None,
+    }
 }
 
 fn completion() -> RequestHead {
@@ -60,6 +68,7 @@ fn reply(decision_id: u64) -> Reply {
         decision_id,
         candidates: vec![candidate(FIRST, 64), candidate(SECOND, 16)],
         prompt_tokens: 80,
+        policy: "cost".to_owned(),
         ..Reply::default()
     }
 }
@@ -462,6 +471,28 @@ fn a_body_that_never_begins_is_not_waited_for() {
     assert!(session.step(Input::Tick, &mut worker, u64::MAX).is_empty());
 }
 
+/// What a request is asked about with: the policy of its route before the configured one, and what keeps it together with
+/// others.
+#[test]
+fn a_route_s_policy_and_a_group_are_told() {
+    let asked = |head: RequestHead, policy: &str| {
+        let mut worker = worker();
+        worker.config.policy = policy.to_owned();
+        let mut session = Session::new(START_US);
+        session.step(Input::Headers(head), &mut worker, START_US);
+        session.step(Input::BodyChunk { bytes: BODY.len(), ends: false }, &mut worker, START_US);
+        match session.step(Input::Body(BODY), &mut worker, START_US).pop() {
+            Some(Effect::Ask(ask)) => (ask.policy.clone(), ask.group, ask.request.affinity),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (policy, group, affinity) = asked(completion(), "sticky");
+    assert_eq!((policy.as_str(), group), ("sticky", affinity), "by its beginning");
+    let named = RequestHead { group: 7, policy: Some("least_load"), ..completion() };
+    let (policy, group, _) = asked(named, "sticky");
+    assert_eq!((policy.as_str(), group), ("least_load", 7));
+}
+
 #[test]
 fn the_receipt_tells_what_happened() {
     let receipt = |state, endpoint: &str| {
@@ -477,15 +508,16 @@ fn the_receipt_tells_what_happened() {
             other => panic!("{other:?}"),
         }
     };
+    let decided = "outcome=scored decision=0000000000000001 policy=cost";
     assert_eq!(
         receipt(StateName::Routed, FIRST),
-        format!("outcome=scored endpoint={FIRST} cached-tokens=64 prompt-tokens=80")
+        format!("{decided} endpoint={FIRST} cached-tokens=64 prompt-tokens=80")
     );
     assert_eq!(
         receipt(StateName::Routed, SECOND),
-        format!("outcome=scored endpoint={SECOND} cached-tokens=16 prompt-tokens=80")
+        format!("{decided} endpoint={SECOND} cached-tokens=16 prompt-tokens=80")
     );
-    assert_eq!(receipt(StateName::Routed, "x:1"), "outcome=scored endpoint=x:1 prompt-tokens=80");
+    assert_eq!(receipt(StateName::Routed, "x:1"), format!("{decided} endpoint=x:1 prompt-tokens=80"));
     assert_eq!(
         receipt(StateName::FallenBack, FIRST),
         format!("outcome=fallback reason=unavailable endpoint={FIRST}")

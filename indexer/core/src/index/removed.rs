@@ -62,6 +62,7 @@ impl Index {
             }
         }
         if matches!(released, Released::Block { .. }) {
+            stream.evicted += 1;
             self.stats.removals.engine_removed += 1;
         }
     }

@@ -114,6 +114,8 @@ pub struct IndexStats {
 pub struct StreamStats {
     /// Distinct blocks held.
     pub blocks: usize,
+    /// Blocks that the engine removed from its main pool, one by one, since the stream began.
+    pub evicted: u64,
     /// Distinct blocks held in slower media.
     pub slower_blocks: usize,
     /// Blocks kept aside because the block before them is not known.

@@ -55,6 +55,8 @@ pub(super) struct StreamBlocks {
     /// Of the full-attention groups' blocks; learnt from the first event.
     pub(super) layout: Option<Layout>,
     pub(super) groups: Groups,
+    /// Blocks that the engine removed from its main pool.
+    pub(super) evicted: u64,
     /// What the engine's main pool holds. Apart, so that what lookups read of all streams lies close together.
     pub(super) pool: Box<References>,
     /// Blocks told of whose place is not known.
@@ -239,6 +241,7 @@ impl StreamBlocks {
             model: Box::from(model),
             trust: Trust::Recovering,
             has_other_media: false,
+            evicted: 0,
             layout: None,
             groups: Groups::default(),
             pool: Box::default(),

@@ -120,6 +120,7 @@ fn reports_keep_their_order_and_unknown_ones_are_left_out() {
     assert_eq!(reports[1].decision, Decided::Elsewhere(outcome::Reason::Deadline));
     let end = Reported::End {
         endpoint: String::new(),
+        http_status: 0,
         usage: Usage { prompt_tokens: Some(9), cached_tokens: Some(5) },
         response: ResponseKey::new(7),
         is_failure: false,

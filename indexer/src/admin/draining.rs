@@ -1,0 +1,42 @@
+//! `POST /drain?endpoint=HOST:PORT` and `POST /undrain?…`: an endpoint that is to go gets nothing new; what it has runs on
+//! and counts on. Of this indexer alone: each one has to be told.
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Admin;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Which {
+    /// `host:port`, as in `/state`.
+    endpoint: String,
+}
+
+pub(super) async fn drain(State(admin): State<Admin>, Query(which): Query<Which>) -> Response {
+    set(&admin, &which.endpoint, true)
+}
+
+pub(super) async fn undrain(State(admin): State<Admin>, Query(which): Query<Which>) -> Response {
+    set(&admin, &which.endpoint, false)
+}
+
+fn set(admin: &Admin, name: &str, draining: bool) -> Response {
+    let source = &admin.state;
+    let fleet = source.view.current();
+    let Some(endpoint) = fleet.by_name(name) else {
+        let why = format!("no endpoint {name:?} here; /state lists what there is\n");
+        return (StatusCode::NOT_FOUND, why).into_response();
+    };
+    if endpoint.meter.set_draining(draining) {
+        tracing::info!(endpoint = name, draining, "an operator asked for it");
+        if !draining {
+            endpoint.meter.begin(source.clock.now());
+        }
+    }
+    let books = source.books.lock();
+    let active: u64 = endpoint.ranks.iter().map(|rank| books.ledger().load(rank.place).sequences).sum();
+    Json(json!({ "endpoint": name, "draining": draining, "active_sequences": active })).into_response()
+}

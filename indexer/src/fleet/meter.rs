@@ -1,0 +1,173 @@
+//! What decisions and reports tell of an endpoint and its ranks: shared, written by reports, read by every decision.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use warmpath_kv::Millis;
+
+use super::fading::Fading;
+use super::outlier::{Heard, Outlier, Standing};
+use super::speed::{Pace, SpeedWindow};
+use crate::config::Outliers;
+
+/// Work given lately counts half after this long: a pause between two turns of a conversation.
+const RECENT_HALF_LIFE_MS: f64 = 30_000.0;
+/// More than any endpoint is given in some minutes.
+const RECENT_TOKENS_MAX: f64 = 1e12;
+/// Share of its load that an endpoint takes in its first moment.
+const RAMP_MIN: f64 = 0.1;
+
+/// Of one rank.
+#[derive(Debug)]
+pub struct RankMeter {
+    speed: Mutex<SpeedWindow>,
+    /// c, as bits of a float: worked out now and then, with that of its fellows.
+    slowness: AtomicU64,
+    recent: Mutex<Fading>,
+    /// Number of the last decision that gave it a prompt of which nobody held anything.
+    last_cold: AtomicU64,
+}
+
+/// Of one endpoint.
+#[derive(Debug, Default)]
+pub struct EndpointMeter {
+    outlier: Mutex<Outlier>,
+    /// Since when it may be chosen, in milliseconds.
+    since: AtomicU64,
+    draining: AtomicBool,
+}
+
+// === impl RankMeter ===
+
+impl RankMeter {
+    /// A first token came.
+    pub fn note_first_token(&self, work_tokens: u64, ttft_ms: f64, now: Millis) {
+        self.speed.lock().note(work_tokens, ttft_ms, now);
+    }
+
+    pub fn pace(&self, now: Millis) -> Option<Pace> {
+        self.speed.lock().pace(now)
+    }
+
+    /// c: reference speed ÷ its speed.
+    pub fn slowness(&self) -> f64 {
+        f64::from_bits(self.slowness.load(Ordering::Relaxed))
+    }
+
+    pub fn set_slowness(&self, slowness: f64) {
+        self.slowness.store(slowness.to_bits(), Ordering::Relaxed);
+    }
+
+    /// R: tokens that it was given to compute lately.
+    pub fn recent_tokens(&self, now: Millis) -> f64 {
+        self.recent.lock().at(now, RECENT_HALF_LIFE_MS)
+    }
+
+    /// A decision gave it this much to compute; `cold`: the number of that decision, where nobody held any of it.
+    pub fn note_pick(&self, tokens: u64, cold: Option<u64>, now: Millis) {
+        let mut recent = self.recent.lock();
+        *recent = recent.plus(tokens as f64, RECENT_TOKENS_MAX, now, RECENT_HALF_LIFE_MS);
+        if let Some(number) = cold {
+            self.last_cold.store(number, Ordering::Relaxed);
+        }
+    }
+
+    pub fn last_cold(&self) -> u64 {
+        self.last_cold.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for RankMeter {
+    fn default() -> Self {
+        Self {
+            speed: Mutex::default(),
+            slowness: AtomicU64::new(1f64.to_bits()),
+            recent: Mutex::default(),
+            last_cold: AtomicU64::new(0),
+        }
+    }
+}
+
+// === impl EndpointMeter ===
+
+impl EndpointMeter {
+    /// It may be chosen from now on: it is new, or it is back.
+    pub fn begin(&self, now: Millis) {
+        self.since.store(now.0, Ordering::Relaxed);
+    }
+
+    /// r: the share of its load that it takes yet, which grows to 1 in `slow_start_ms`.
+    pub fn ramp(&self, slow_start_ms: u64, now: Millis) -> f64 {
+        let age = now.since(Millis(self.since.load(Ordering::Relaxed)));
+        if age >= slow_start_ms {
+            return 1.0;
+        }
+        RAMP_MIN + (1.0 - RAMP_MIN) * (age as f64 / slow_start_ms as f64)
+    }
+
+    /// It gets nothing new.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// False: it was so already.
+    pub fn set_draining(&self, draining: bool) -> bool {
+        self.draining.swap(draining, Ordering::Relaxed) != draining
+    }
+
+    /// Whether it has not failed too much.
+    pub fn admits(&self, now: Millis) -> bool {
+        self.outlier.lock().admits(now)
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.outlier.lock().standing()
+    }
+
+    /// Takes in what was heard of it. Its new standing, where that changes whether it is ejected.
+    pub fn hear(&self, heard: Heard, config: Outliers, now: Millis) -> Option<Standing> {
+        let mut outlier = self.outlier.lock();
+        let changed = outlier.hear(heard, config, now);
+        let standing = outlier.standing();
+        drop(outlier);
+        if changed && matches!(standing, Standing::Trusted { .. }) {
+            self.begin(now);
+        }
+        changed.then_some(standing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_young_endpoint_takes_a_growing_share() {
+        let meter = EndpointMeter::default();
+        meter.begin(Millis(1000));
+        let ramps = [1000, 6000, 11_000, 60_000].map(|now| meter.ramp(10_000, Millis(now)));
+        assert_eq!(ramps, [0.1, 0.55, 1.0, 1.0]);
+        assert_eq!(meter.ramp(0, Millis(1000)), 1.0, "switched off");
+    }
+
+    #[test]
+    fn one_that_is_back_is_young_again() {
+        let (meter, config) = (EndpointMeter::default(), Outliers { failures: 1, eject_ms: 1000 });
+        assert!(meter.hear(Heard::Failed, config, Millis(50_000)).is_some());
+        meter.hear(Heard::Picked, config, Millis(51_000));
+        assert_eq!(
+            meter.hear(Heard::Answered, config, Millis(51_500)),
+            Some(Standing::Trusted { failures: 0 })
+        );
+        assert_eq!(meter.ramp(10_000, Millis(51_500)), RAMP_MIN);
+    }
+
+    #[test]
+    fn work_fades() {
+        let meter = RankMeter::default();
+        meter.note_pick(1000, None, Millis(0));
+        meter.note_pick(500, Some(7), Millis(30_000));
+        assert_eq!(meter.recent_tokens(Millis(30_000)), 1000.0);
+        assert_eq!(meter.last_cold(), 7);
+    }
+}
