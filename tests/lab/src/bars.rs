@@ -48,14 +48,23 @@ fn of_load(results: &[Figures], run: &Figures) -> Vec<Miss> {
             miss("failed", run.failed / other.failed);
         }
     }
-    let complete = || others.iter().filter(|other| other.failed <= run.failed + run.requests as f64 * 0.001);
-    let best = complete().map(|other| other.ttft_ms.p50).fold(f64::INFINITY, f64::min);
-    if run.ttft_ms.p50 > P50_ABOVE_BEST * best && run.ttft_ms.p50 > best + SAME_MS {
-        miss("p50_best", run.ttft_ms.p50 / best);
-    }
-    let most = complete().map(|other| other.hit_rate).fold(0.0, f64::max);
-    if run.hit_rate < HIT_OF_BEST * most {
-        miss("hit_best", run.hit_rate / most);
+    let complete = others.iter().filter(|other| other.failed <= run.failed + run.requests as f64 * 0.001);
+    // Who lets a part of the requests wait without end has it easy with the others.
+    let plain =
+        ["round_robin", "least_load"].map(|name| by_name(name).map_or(f64::INFINITY, |run| run.ttft_ms.p99));
+    let bearable = plain[0].min(plain[1]) * (1.0 + NOISE);
+    let (sound, broken): (Vec<&Figures>, Vec<&Figures>) =
+        complete.copied().partition(|other| other.ttft_ms.p99 <= bearable);
+    let groups = [("p50_best", "hit_best", sound), ("p50_of_broken_tail", "hit_of_broken_tail", broken)];
+    for (p50_bar, hit_bar, group) in groups {
+        let best = group.iter().map(|other| other.ttft_ms.p50).fold(f64::INFINITY, f64::min);
+        if run.ttft_ms.p50 > P50_ABOVE_BEST * best && run.ttft_ms.p50 > best + SAME_MS {
+            miss(p50_bar, run.ttft_ms.p50 / best);
+        }
+        let most = group.iter().map(|other| other.hit_rate).fold(0.0, f64::max);
+        if run.hit_rate < HIT_OF_BEST * most {
+            miss(hit_bar, run.hit_rate / most);
+        }
     }
     if let (Some(robin), "hot_60") = (by_name("round_robin"), run.load.as_str()) {
         let ratio = run.ttft_after_first_wave_ms.p99 / (robin.ttft_after_first_wave_ms.p99 / 10.0);

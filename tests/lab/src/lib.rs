@@ -27,3 +27,4 @@ mod sequence;
 pub mod simulation;
 pub mod sweep;
 pub mod table;
+mod turnover;

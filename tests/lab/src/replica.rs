@@ -106,6 +106,10 @@ pub struct Gauges {
     pub kv_usage: f64,
     /// Tokens for which there are blocks that nobody holds.
     pub room_tokens: u64,
+    /// Blocks with something cached in them.
+    pub cached_blocks: u64,
+    /// Blocks that left the cache, ever.
+    pub evicted_blocks: u64,
     /// Share of the blocks with something cached in them or held.
     pub occupied: f64,
 }
@@ -234,6 +238,8 @@ impl Replica {
             running: self.running.len(),
             waiting: self.waiting.len(),
             room_tokens: self.cache.pool.free() as u64 * u64::from(self.spec.block_tokens),
+            cached_blocks: self.cache.pool.filled() as u64,
+            evicted_blocks: self.cache.evictions,
             kv_usage: (self.cache.pool.usable() - self.cache.pool.free()) as f64 / usable,
             occupied: self.cache.pool.filled() as f64 / usable,
         }

@@ -15,6 +15,7 @@ use crate::prompt::Prompt;
 use crate::regret::Regret;
 use crate::replica::Gauges;
 use crate::rule::{Rule, Surroundings};
+use crate::turnover::Turnover;
 
 /// How long blocks of a pick count as present without an event: the indexer's default.
 const SPECULATIVE_MS: u64 = 15_000;
@@ -36,6 +37,7 @@ struct Seat {
     sequences: u32,
     last_cold: u64,
     sample: Option<Sample>,
+    turnover: Turnover,
     errors: f64,
     errors_at: Duration,
 }
@@ -123,6 +125,7 @@ impl Router {
             sequences: 0,
             last_cold: 0,
             sample: None,
+            turnover: Turnover::default(),
             errors: 0.0,
             errors_at: Duration::ZERO,
         });
@@ -224,13 +227,15 @@ impl Router {
     }
 
     /// What a replica's metrics say.
-    pub fn scraped(&mut self, seat: usize, gauges: Gauges) {
+    pub fn scraped(&mut self, seat: usize, gauges: Gauges, now: Duration) {
         let Some(seat) = self.seats.get_mut(seat) else { return };
         let engine = (gauges.running + gauges.waiting) as u32;
+        seat.turnover.note(gauges.cached_blocks, gauges.evicted_blocks, now);
+        let leaving = seat.turnover.evicted_share().unwrap_or(gauges.occupied);
         seat.sample = Some(Sample {
             kv_usage: gauges.kv_usage,
             room_tokens: gauges.room_tokens,
-            pressure: gauges.kv_usage.max(gauges.occupied).min(1.0),
+            pressure: gauges.kv_usage.max(leaving).min(1.0),
             foreign: engine.saturating_sub(seat.sequences),
         });
     }

@@ -78,7 +78,7 @@ impl Rule {
                     .iter()
                     .map(|candidate| trial.charged(demand, candidate, best, surroundings))
                     .collect();
-                let weights = CostWeights { lambda: 0.0, ..trial.weights };
+                let weights = CostWeights { lambda: 0.0, behind: 0.0, ..trial.weights };
                 rank(Policy::Cost(weights), demand, &charged, turn, random)
             }
         }

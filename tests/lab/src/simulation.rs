@@ -314,7 +314,7 @@ impl<'a> Simulation<'a> {
     fn scrape(&mut self, now: Duration) {
         let mut in_flight = Vec::with_capacity(self.nodes.len());
         for (seat, node) in self.nodes.iter().enumerate() {
-            self.router.scraped(seat, node.replica.gauges());
+            self.router.scraped(seat, node.replica.gauges(), now);
             in_flight.push(node.replica.in_flight());
         }
         let usage = self.nodes.iter().map(|node| node.replica.gauges().kv_usage);

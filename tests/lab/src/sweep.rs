@@ -21,27 +21,22 @@ pub fn variants(group: Option<&str>) -> Vec<Rule> {
     for memory in [0.0, 0.5, 4.0] {
         all.push(("memory", weights(format!("cost memory={memory}"), |w| w.memory = memory)));
     }
-    for behind in [0.1, 0.25, 0.5, 1.0] {
-        for (lambda, regret) in [(0.0, 0.0), (0.0, 4.0), (0.0, 8.0), (1.0, 0.0), (1.0, 4.0)] {
-            all.push(("behind", trial(lambda, behind, regret)));
-        }
-    }
-    for behind in [0.25, 0.5, 1.0] {
+    for behind in [0.0, 0.25, 0.5, 1.0] {
         for lambda in [2.0, 3.0, 4.0] {
-            all.push(("simple", trial(lambda, behind, 0.0)));
+            all.push(("grid", trial(lambda, behind, 0.0)));
         }
-    }
-    for mu in [0.0, 25.0, 100.0, 200.0] {
-        let weights = CostWeights { lambda: 2.0, mu, ..CostWeights::DEFAULT };
-        let trial = Trial { weights, behind: 0.5, regret: 16.0, ..Trial::default() };
-        all.push(("mu2", Rule::trial(format!("cost chosen mu={mu}"), trial)));
     }
     for behind in [0.25, 0.5] {
-        for lambda in [1.0, 1.5, 2.0] {
-            for regret in [8.0, 16.0] {
+        for lambda in [1.0, 2.0] {
+            for regret in [4.0, 16.0] {
                 all.push(("regret", trial(lambda, behind, regret)));
             }
         }
+    }
+    for (lambda, behind, regret) in
+        [(4.0, 0.0, 0.0), (4.0, 0.25, 0.0), (4.0, 1.0, 0.0), (3.0, 1.0, 0.0), (2.0, 0.5, 16.0)]
+    {
+        all.push(("choice", trial(lambda, behind, regret)));
     }
     all.into_iter()
         .filter(|(of, _)| group.is_none_or(|group| group == *of || *of == "default"))
