@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index lab lab-sweep fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index lab lab-sweep lab-envoy fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -22,6 +22,7 @@ help:
 	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
 	  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
 	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
+	  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
 	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
@@ -73,6 +74,10 @@ lab:
 lab-sweep:
 	cargo build --quiet --release --package warmpath-lab --bin lab
 	$(LAB) sweep --details $(LAB_FLAGS) $(if $(GROUP),--group $(GROUP))
+
+lab-envoy: setup wasm
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	target/release/lab-envoy $(if $(LOADS),--loads $(LOADS))
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600
