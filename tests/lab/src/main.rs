@@ -68,6 +68,9 @@ struct What {
     /// Replicas have served nothing before: the router learns the size of their blocks with the first event
     #[arg(long)]
     cold: bool,
+    /// Pressure is what leaves caches only, not also how full they are
+    #[arg(long)]
+    turnover_only: bool,
 }
 
 fn main() -> Result<()> {
@@ -165,7 +168,11 @@ impl What {
             rules,
             seeds: (1..=self.seeds).collect(),
             traces: self.traces.clone(),
-            settings: Settings { have_served: !self.cold, ..Settings::default() },
+            settings: Settings {
+                have_served: !self.cold,
+                fill_counts: !self.turnover_only,
+                ..Settings::default()
+            },
             threads: self.threads,
         })
     }

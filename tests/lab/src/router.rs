@@ -227,11 +227,13 @@ impl Router {
     }
 
     /// What a replica's metrics say.
-    pub fn scraped(&mut self, seat: usize, gauges: Gauges, now: Duration) {
+    /// With `fill_counts`, a cache that fills up presses as far as it is full, not only what leaves it.
+    pub fn scraped(&mut self, seat: usize, gauges: Gauges, fill_counts: bool, now: Duration) {
         let Some(seat) = self.seats.get_mut(seat) else { return };
         let engine = (gauges.running + gauges.waiting) as u32;
         seat.turnover.note(gauges.cached_blocks, gauges.evicted_blocks, now);
         let leaving = seat.turnover.evicted_share().unwrap_or(gauges.occupied);
+        let leaving = if fill_counts { leaving.max(gauges.occupied) } else { leaving };
         seat.sample = Some(Sample {
             kv_usage: gauges.kv_usage,
             room_tokens: gauges.room_tokens,

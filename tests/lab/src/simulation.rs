@@ -24,6 +24,8 @@ use crate::rule::Rule;
 pub struct Settings {
     /// Replicas have served something before, so that the size of their blocks is known to the router.
     pub have_served: bool,
+    /// A cache that fills up presses as far as it is full, also while nothing has to leave it yet.
+    pub fill_counts: bool,
     /// Of the router's choices among equals.
     pub seed: u64,
     /// First bytes and ends reach the router with the next multiple of this: the filter's interval of reports.
@@ -86,6 +88,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             have_served: true,
+            fill_counts: true,
             seed: 1,
             report_every: Duration::from_millis(50),
             scrape_every: Duration::from_millis(500),
@@ -314,7 +317,7 @@ impl<'a> Simulation<'a> {
     fn scrape(&mut self, now: Duration) {
         let mut in_flight = Vec::with_capacity(self.nodes.len());
         for (seat, node) in self.nodes.iter().enumerate() {
-            self.router.scraped(seat, node.replica.gauges(), now);
+            self.router.scraped(seat, node.replica.gauges(), self.settings.fill_counts, now);
             in_flight.push(node.replica.in_flight());
         }
         let usage = self.nodes.iter().map(|node| node.replica.gauges().kv_usage);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use warmpath_core::rank::Policy;
+use warmpath_core::rank::{CostWeights, Policy};
 use warmpath_lab::figures::Figures;
 use warmpath_lab::load::{Incident, Load, catalogue};
 use warmpath_lab::plan::Plan;
@@ -62,6 +62,30 @@ fn every_request_ends_whatever_the_load_and_the_policy() {
 }
 
 #[test]
+fn small_loads_end_too_and_have_words_of_the_right_length() {
+    for name in catalogue::SMALL {
+        let load = catalogue::small(name, 1).unwrap();
+        assert_eq!(load.name, name);
+        for request in &load.requests {
+            let tokens: u32 = request.prompt.texts.iter().map(|(_, tokens)| tokens).sum();
+            assert_eq!(tokens, request.prompt.tokens, "{name}");
+        }
+        let run = run(&load, &rule("cost"), Settings::default());
+        assert!(run.is_consistent, "{name}");
+    }
+}
+
+#[test]
+fn copies_of_a_burst_come_in_time_only_at_a_price_for_who_waits() {
+    let load = catalogue::load("burst", None, 1).unwrap();
+    let p99 = |rule: &Rule| Figures::of(&run(&load, rule, Settings::default())).ttft_ms.p99;
+    let Policy::Cost(weights) = Policy::COST else { panic!("not the cost rule") };
+    let without = Rule::of(Policy::Cost(CostWeights { behind: 0.0, ..weights })).named("cost behind=0");
+    let (with, without, robin) = (p99(&rule("cost")), p99(&without), p99(&rule("round_robin")));
+    assert!(with < robin && robin < without, "{with} {robin} {without}");
+}
+
+#[test]
 fn concurrency_is_never_exceeded_and_no_more_is_hit_than_possible() {
     for name in ["three_uses", "hot_60"] {
         let load = short(name, 1500);
@@ -95,7 +119,7 @@ fn on_a_hot_prefix_cost_beats_round_robin_and_load_alone() {
     for other in [&robin, &least] {
         assert!(cost.ttft_ms.p99 <= other.ttft_ms.p99 * 1.02, "{cost:?} {other:?}");
         assert!(cost.hit_rate > other.hit_rate + 0.2);
-        assert!(cost.requests_per_second > other.requests_per_second * 1.2);
+        assert!(cost.requests_per_second > other.requests_per_second * 1.1);
     }
 }
 
