@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events schedules fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events schedules lab lab-sweep lab-envoy fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -21,8 +21,11 @@ help:
 	  'make bench   the benchmarks of every crate that has some' \
 	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
 	  'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
-  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
-  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
+	  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
+	  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
+	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
+	  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
+	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
 	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
 
@@ -72,6 +75,23 @@ schedules: FROM ?= 0
 schedules:
 	WARMPATH_SCHEDULES=$(COUNT) WARMPATH_SCHEDULES_FROM=$(FROM) \
 	  cargo test --release --package warmpath-kv --test schedules -- --nocapture a_live_stream
+
+# The simulator only: no Envoy, no engines, no tokenizers.
+LAB = target/release/lab
+LAB_FLAGS = $(if $(TRACES),--traces $(TRACES)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(LOADS),--loads $(LOADS))
+
+lab:
+	cargo build --quiet --release --package warmpath-lab --bin lab
+	$(LAB) calibrate
+	$(LAB) simulate $(LAB_FLAGS)
+
+lab-sweep:
+	cargo build --quiet --release --package warmpath-lab --bin lab
+	$(LAB) sweep --details $(LAB_FLAGS) $(if $(GROUP),--group $(GROUP))
+
+lab-envoy: setup wasm
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	target/release/lab-envoy $(if $(LOADS),--loads $(LOADS))
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600

@@ -7,7 +7,8 @@
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
 //! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
-//! compared afterwards ([`audit`], and [`soak`] with faults for hours), and what they stand on ([`process`], [`ports`], [`paths`]).
+//! compared afterwards ([`audit`], [`lab`], and [`soak`] with faults for hours), and what they stand on ([`process`],
+//! [`ports`], [`paths`]).
 
 #![expect(
     clippy::indexing_slicing,
@@ -23,6 +24,7 @@ pub mod engine;
 pub mod envoy;
 pub mod eventually;
 pub mod indexer;
+pub mod lab;
 pub mod load;
 pub mod metrics;
 pub mod model_folders;

@@ -17,8 +17,8 @@ mod policy;
 mod tests;
 
 pub use policy::{
-    Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy, STICKY_GATE_TOKENS_DEFAULT, STICKY_SHARE_DEFAULT,
-    Sticky,
+    BEHIND_DEFAULT, Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy, STICKY_GATE_TOKENS_DEFAULT,
+    STICKY_SHARE_DEFAULT, Sticky,
 };
 
 /// Shares and capacities below this are taken for it: a tenth of the smallest that any configuration takes.

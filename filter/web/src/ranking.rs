@@ -65,6 +65,7 @@ struct Rule {
     lambda: Option<f64>,
     mu: Option<f64>,
     memory: Option<f64>,
+    behind: Option<f64>,
     recent: Option<f64>,
     weights: Option<Weights>,
     sticky: Option<StickyRule>,
@@ -142,6 +143,7 @@ struct Answer<'a> {
     lambda: Option<f64>,
     mu: Option<f64>,
     memory: Option<f64>,
+    behind: Option<f64>,
     recent: Option<f64>,
     /// Best first.
     ranked: Vec<Entry<'a>>,
@@ -161,7 +163,7 @@ fn reference() -> f64 {
 }
 
 /// Answers `{"policy":{"name",…},"request":{"prompt_tokens",…},"candidates":[…],"turn","seed"}` with
-/// `{"policy","lambda","mu","memory","recent","ranked":[…]}`, best first.
+/// `{"policy","lambda","mu","memory","behind","recent","ranked":[…]}`, best first.
 pub fn rank(question: &str) -> Result<String, RankError> {
     let mut json = serde_json::Deserializer::from_str(question);
     let question: Question = serde_path_to_error::deserialize(&mut json)
@@ -195,6 +197,7 @@ pub fn rank(question: &str) -> Result<String, RankError> {
         lambda: weights.map(|weights| weights.lambda),
         mu: weights.map(|weights| weights.mu),
         memory: weights.map(|weights| weights.memory),
+        behind: weights.map(|weights| weights.behind),
         recent: weights.map(|weights| weights.recent),
         ranked: ranked.collect(),
     };
@@ -215,6 +218,7 @@ impl Rule {
                 lambda: weight(self.lambda, default.lambda, "lambda")?,
                 mu: weight(self.mu, default.mu, "mu")?,
                 memory: weight(self.memory, default.memory, "memory")?,
+                behind: weight(self.behind, default.behind, "behind")?,
                 recent: weight(self.recent, default.recent, "recent")?,
             }),
             Policy::Weighted { name: "weighted", blend } => {

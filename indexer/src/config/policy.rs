@@ -23,6 +23,8 @@ pub struct PolicyConfig {
     pub mu_tokens: f64,
     /// κ, used by the cost policy.
     pub memory: f64,
+    /// θ, used by the cost policy.
+    pub behind: f64,
     /// ρ, used by the cost policy.
     pub recent: f64,
     /// Used by the policy `weighted`.
@@ -91,6 +93,7 @@ impl PolicyConfig {
                 lambda: self.lambda,
                 mu: self.mu_tokens,
                 memory: self.memory,
+                behind: self.behind,
                 recent: self.recent,
             }),
             Policy::Weighted { name: "weighted", .. } => {
@@ -114,6 +117,7 @@ pub(super) fn checked(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
         lambda: fields.weight("lambda", cost.lambda, p),
         mu_tokens: fields.weight("mu_tokens", cost.mu, p),
         memory: fields.weight("memory", cost.memory, p),
+        behind: fields.weight("behind", cost.behind, p),
         recent: fields.weight("recent", cost.recent, p),
         weights: weights(fields.mapping("weights", p), p),
         sticky: sticky(fields.mapping("sticky", p), p),

@@ -140,14 +140,14 @@ impl Scraper {
 }
 
 /// Engines report only what running sequences use; blocks that are merely cached are free to them, yet a new block
-/// evicts one of those as soon as the cache is full. So what left lately for what was stored counts too, or, as long as
-/// that is not known, how full the cache is by its events.
+/// evicts one of those as soon as the cache is full. So what left lately for what was stored counts too, and how full the
+/// cache is by its events: one that fills up will soon be full, and sooner with copies.
 fn pressure(figures: EngineFigures, held_blocks: usize, turnover: Option<f64>) -> f64 {
     let occupied = match figures.kv_blocks {
         Some(blocks) if blocks > 0.0 => held_blocks as f64 / blocks,
         _ => 0.0,
     };
-    figures.kv_usage.unwrap_or(0.0).max(turnover.unwrap_or(occupied)).min(1.0)
+    figures.kv_usage.unwrap_or(0.0).max(turnover.unwrap_or(0.0)).max(occupied).min(1.0)
 }
 
 /// Tokens that new sequences can have: memory that no running one uses, cached blocks included.
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_what_runs_or_what_leaves() {
+    fn pressure_is_what_runs_or_what_leaves_or_how_full_it_is() {
         let figures = |kv_usage, kv_blocks| EngineFigures { kv_usage, kv_blocks, ..EngineFigures::default() };
         let table = [
             (figures(None, None), 100, None, 0.0),
@@ -177,9 +177,9 @@ mod tests {
             (figures(Some(0.75), Some(200.0)), 100, None, 0.75),
             (figures(None, Some(50.0)), 100, None, 1.0),
             (figures(Some(0.1), Some(0.0)), 100, None, 0.1),
-            // What was seen to leave is better known than how full it must be.
-            (figures(Some(0.1), Some(100.0)), 100, Some(0.3), 0.3),
-            (figures(Some(0.1), Some(100.0)), 100, Some(0.0), 0.1),
+            (figures(Some(0.1), Some(200.0)), 100, Some(0.7), 0.7),
+            (figures(Some(0.1), Some(200.0)), 100, Some(0.0), 0.5),
+            (figures(Some(0.1), None), 100, Some(0.3), 0.3),
         ];
         for (figures, held, turnover, expected) in table {
             assert_eq!(pressure(figures, held, turnover), expected, "{figures:?} {held} {turnover:?}");

@@ -5,6 +5,10 @@
 pub const LAMBDA_DEFAULT: f64 = 4.0;
 /// μ: price of an active sequence, in tokens: what a running decode takes from a prefill beside it.
 pub const MU_DEFAULT: f64 = 50.0;
+/// θ: price of a token to compute for each sequence that waits at the endpoint: who comes behind them waits longer by it.
+/// Without it, copies of a new hot prefix come too late; with 0.25 to 1, in time (docs/decisions/0013-tuning.md).
+pub const BEHIND_DEFAULT: f64 = 0.5;
+
 /// Share of the prompt that makes an endpoint a holder for [`Policy::Sticky`].
 pub const STICKY_SHARE_DEFAULT: f64 = 0.8;
 /// Tokens by which holders may be behind the others before [`Policy::Sticky`] lets go: 18 s at 15,928 tokens/s.
@@ -67,6 +71,8 @@ pub struct CostWeights {
     pub mu: f64,
     /// κ: price of a token that KV memory has no room for, in tokens.
     pub memory: f64,
+    /// θ: price of a token to compute for each sequence that waits there, in tokens.
+    pub behind: f64,
     /// ρ: price of a token that was given lately. 0: endpoints that are idle now are equal, whoever worked before.
     pub recent: f64,
 }
@@ -153,7 +159,8 @@ impl Default for Sticky {
 
 impl CostWeights {
     /// What docs/decisions/0003-cost-rule.md gives reasons for.
-    pub const DEFAULT: Self = Self { lambda: LAMBDA_DEFAULT, mu: MU_DEFAULT, memory: 1.0, recent: 0.0 };
+    pub const DEFAULT: Self =
+        Self { lambda: LAMBDA_DEFAULT, mu: MU_DEFAULT, memory: 1.0, behind: BEHIND_DEFAULT, recent: 0.0 };
 }
 
 impl Default for CostWeights {

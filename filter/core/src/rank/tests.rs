@@ -90,6 +90,18 @@ fn memory_that_is_short_costs_what_is_missing() {
     assert_eq!(ranked(Some(300), 256).cost, ranked(None, 256).cost + 84.0);
 }
 
+/// A burst with a new prefix: nobody else waits anywhere, so a copy on an idle endpoint is in nobody's way, while each
+/// further request on the holder is in the way of those behind it.
+#[test]
+fn what_is_computed_costs_more_where_others_wait() {
+    let waits = |waiting_sequences| Candidate { waiting_sequences, queued_tokens: 1000, ..idle(2048) };
+    assert_eq!(order(COST, &[waits(0), idle(0)], 0), [0, 1]);
+    assert_eq!(order(COST, &[waits(20), idle(0)], 0), [1, 0]);
+    let Policy::Cost(weights) = COST else { panic!("{COST:?}") };
+    let without = Policy::Cost(CostWeights { behind: 0.0, ..weights });
+    assert_eq!(order(without, &[waits(20), idle(0)], 0), [0, 1]);
+}
+
 #[test]
 fn work_of_late_counts_where_it_has_a_price() {
     let Policy::Cost(weights) = COST else { panic!("{COST:?}") };

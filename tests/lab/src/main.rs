@@ -1,0 +1,179 @@
+//! `lab`: loads × policies in the simulator, what it is calibrated against, and sweeps. See README.md.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand};
+use warmpath_core::rank::Policy;
+use warmpath_lab::bars::{self, Miss};
+use warmpath_lab::load::catalogue;
+use warmpath_lab::plan::{Plan, Ran};
+use warmpath_lab::rule::Rule;
+use warmpath_lab::simulation::Settings;
+use warmpath_lab::{calibration, plot, results, sweep, table};
+
+#[derive(Parser)]
+#[command(about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Every load under every policy: results.json, table.md and plots
+    Simulate {
+        #[command(flatten)]
+        what: What,
+        /// Policies of the product; all where none is named
+        #[arg(long, value_delimiter = ',')]
+        policies: Vec<String>,
+        /// Where results go
+        #[arg(long, default_value = "target/lab")]
+        out: PathBuf,
+        /// No plots
+        #[arg(long)]
+        no_plots: bool,
+    },
+    /// The published runs beside the simulated ones
+    Calibrate,
+    /// Variants of the cost rule over all loads: which bars each misses
+    Sweep {
+        #[command(flatten)]
+        what: What,
+        /// Only this group of variants
+        #[arg(long)]
+        group: Option<String>,
+        /// Also the figures of each load
+        #[arg(long)]
+        details: bool,
+    },
+}
+
+#[derive(Args)]
+struct What {
+    /// Loads; all where none is named
+    #[arg(long, value_delimiter = ',')]
+    loads: Vec<String>,
+    /// Folder of public traces (docs/benchmarks.md); without it, small made-up loads stand in for them
+    #[arg(long)]
+    traces: Option<PathBuf>,
+    /// How many seeds; columns are their mean
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Runs at the same time
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Replicas have served nothing before: the router learns the size of their blocks with the first event
+    #[arg(long)]
+    cold: bool,
+    /// Pressure is what leaves caches only, not also how full they are
+    #[arg(long)]
+    turnover_only: bool,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Simulate { what, policies, out, no_plots } => simulate(&what, &policies, &out, no_plots),
+        Command::Calibrate => say(&calibration::table()?),
+        Command::Sweep { what, group, details } => run_sweep(&what, group.as_deref(), details),
+    }
+}
+
+fn simulate(what: &What, policies: &[String], out: &Path, no_plots: bool) -> Result<()> {
+    let names: Vec<&str> = match policies {
+        [] => Policy::NAMES.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let rules = names
+        .into_iter()
+        .map(|name| Policy::by_name(name).map(Rule::of).with_context(|| format!("no policy `{name}`")));
+    let ran = what.plan(rules.collect::<Result<_>>()?)?.run()?;
+    let figures: Vec<_> = ran.iter().map(|ran| ran.figures.clone()).collect();
+    results::merge_into(&out.join("results.json"), &figures)?;
+    let text = table::markdown(&figures);
+    std::fs::write(out.join("table.md"), &text)?;
+    if !no_plots {
+        draw(&ran, &out.join("plots"))?;
+    }
+    say(&text)?;
+    say(&list(&bars::misses(&figures, "cost")))
+}
+
+fn draw(ran: &[Ran], folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for group in ran.chunk_by(|a, b| a.figures.load == b.figures.load) {
+        let runs: Vec<_> = group.iter().map(|ran| &ran.first).collect();
+        let Some(load) = runs.first().map(|run| run.load.as_str()) else { continue };
+        std::fs::write(folder.join(format!("{load}-ttft.svg")), plot::ttft(&runs))?;
+        std::fs::write(folder.join(format!("{load}-hit-rate.svg")), plot::hit_rate(&runs))?;
+        for run in &runs {
+            std::fs::write(
+                folder.join(format!("{load}-in-flight-{}.svg", run.policy)),
+                plot::in_flight(run),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn run_sweep(what: &What, group: Option<&str>, details: bool) -> Result<()> {
+    let variants = sweep::variants(group);
+    let rules = sweep::BASELINES.iter().filter_map(|name| Policy::by_name(name)).map(Rule::of);
+    let rules: Vec<Rule> = rules.chain(variants.iter().cloned()).collect();
+    let figures: Vec<_> = what.plan(rules)?.run()?.into_iter().map(|ran| ran.figures).collect();
+    for rule in &variants {
+        let summary = sweep::summary(&figures, &rule.name);
+        let misses = bars::misses(&figures, &rule.name);
+        say(&format!("{:<34} {summary}  misses {}\n{}", rule.name, misses.len(), list(&misses)))?;
+        if details {
+            say(&sweep::details(&figures, &rule.name))?;
+        }
+    }
+    Ok(())
+}
+
+fn list(misses: &[Miss]) -> String {
+    misses
+        .iter()
+        .map(|miss| format!("    misses {} on {}: {:.3}\n", miss.bar, miss.load, miss.ratio))
+        .collect()
+}
+
+/// To standard output; a reader that went away is no mistake.
+fn say(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+// === impl What ===
+
+impl What {
+    fn plan(&self, rules: Vec<Rule>) -> Result<Plan> {
+        let known = |name: &String| {
+            catalogue::NAMES
+                .into_iter()
+                .find(|known| known == name)
+                .with_context(|| format!("no load `{name}`"))
+        };
+        let loads = match self.loads.as_slice() {
+            [] => catalogue::NAMES.to_vec(),
+            named => named.iter().map(known).collect::<Result<_>>()?,
+        };
+        Ok(Plan {
+            loads,
+            rules,
+            seeds: (1..=self.seeds).collect(),
+            traces: self.traces.clone(),
+            settings: Settings {
+                have_served: !self.cold,
+                fill_counts: !self.turnover_only,
+                ..Settings::default()
+            },
+            threads: self.threads,
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! What must hold of every run, and a small table that must hold of the policies.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::time::Duration;
+
+use warmpath_core::rank::{CostWeights, Policy};
+use warmpath_lab::figures::Figures;
+use warmpath_lab::load::{Incident, Load, catalogue};
+use warmpath_lab::plan::Plan;
+use warmpath_lab::rule::Rule;
+use warmpath_lab::simulation::{Settings, run};
+use warmpath_lab::{calibration, plot, results};
+
+fn rule(policy: &str) -> Rule {
+    Rule::of(Policy::by_name(policy).unwrap())
+}
+
+fn figures(load: &Load, policy: &str) -> Figures {
+    let run = run(load, &rule(policy), Settings::default());
+    assert!(run.is_consistent, "{} under {policy}", load.name);
+    Figures::of(&run)
+}
+
+/// The first `count` requests of a load.
+fn short(name: &'static str, count: usize) -> Load {
+    let mut load = catalogue::load(name, None, 1).unwrap();
+    load.requests.truncate(count);
+    load
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
+    for name in catalogue::NAMES {
+        let load = short(name, 200);
+        let again = |seed| run(&load, &rule("cost"), Settings { seed, ..Settings::default() });
+        assert_eq!(again(1), again(1), "{name}");
+        assert_eq!(catalogue::load(name, None, 1).unwrap().requests[0].prompt, load.requests[0].prompt);
+    }
+    let of = |seed| catalogue::load("uniform", None, seed).unwrap().requests[0].prompt.clone();
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn every_request_ends_whatever_the_load_and_the_policy() {
+    for name in catalogue::NAMES {
+        let load = short(name, 300);
+        for policy in ["round_robin", "least_load", "sticky", "new_times_batch", "cost"] {
+            let run = run(&load, &rule(policy), Settings::default());
+            assert!(run.is_consistent, "{name} under {policy}");
+            for (outcome, request) in run.outcomes.iter().zip(&load.requests) {
+                assert!(outcome.failed != outcome.last.is_some(), "{name} under {policy}: {outcome:?}");
+                assert!(outcome.sent <= outcome.first || outcome.failed);
+                assert!(outcome.first <= outcome.last || outcome.failed);
+                assert!(outcome.cached < request.prompt.tokens);
+                assert_eq!(outcome.cached % load.replica.block_tokens, 0);
+            }
+            let hits = run.counters.iter().map(|counters| counters.hits).sum::<u64>();
+            let cached: u64 = run.outcomes.iter().map(|outcome| u64::from(outcome.cached)).sum();
+            assert_eq!(hits, cached, "{name} under {policy}: engines and clients count the same");
+        }
+    }
+}
+
+#[test]
+fn small_loads_end_too_and_have_words_of_the_right_length() {
+    for name in catalogue::SMALL {
+        let load = catalogue::small(name, 1).unwrap();
+        assert_eq!(load.name, name);
+        for request in &load.requests {
+            let tokens: u32 = request.prompt.texts.iter().map(|(_, tokens)| tokens).sum();
+            assert_eq!(tokens, request.prompt.tokens, "{name}");
+        }
+        let run = run(&load, &rule("cost"), Settings::default());
+        assert!(run.is_consistent, "{name}");
+    }
+}
+
+#[test]
+fn copies_of_a_burst_come_in_time_only_at_a_price_for_who_waits() {
+    let load = catalogue::load("burst", None, 1).unwrap();
+    let p99 = |rule: &Rule| Figures::of(&run(&load, rule, Settings::default())).ttft_ms.p99;
+    let Policy::Cost(weights) = Policy::COST else { panic!("not the cost rule") };
+    let without = Rule::of(Policy::Cost(CostWeights { behind: 0.0, ..weights })).named("cost behind=0");
+    let (with, without, robin) = (p99(&rule("cost")), p99(&without), p99(&rule("round_robin")));
+    assert!(with < robin && robin < without, "{with} {robin} {without}");
+}
+
+#[test]
+fn concurrency_is_never_exceeded_and_no_more_is_hit_than_possible() {
+    for name in ["three_uses", "hot_60"] {
+        let load = short(name, 1500);
+        let run = run(&load, &rule("cost"), Settings::default());
+        let most = run.samples.iter().map(|sample| sample.in_flight.iter().sum::<usize>()).max().unwrap();
+        assert!(most <= load.concurrency.unwrap(), "{name}: {most}");
+        assert!(Figures::of(&run).hit_rate <= load.ideal_hit_rate(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_predicted_from_events_is_what_replicas_find() {
+    let load = short("open_20", 2000);
+    let run = run(&load, &rule("cost"), Settings::default());
+    let equal = run.outcomes.iter().filter(|outcome| outcome.predicted == outcome.cached).count();
+    assert!(equal > 1960, "{equal} of 2000");
+}
+
+#[test]
+fn constants_give_the_published_figures_within_a_tenth() {
+    for row in calibration::rows().unwrap() {
+        let fits = (0.9..=1.1).contains(&row.ratio());
+        assert!(fits || !row.is_calibrated(), "{row:?}");
+    }
+}
+
+#[test]
+fn on_a_hot_prefix_cost_beats_round_robin_and_load_alone() {
+    let load = catalogue::load("hot_60", None, 1).unwrap();
+    let [cost, robin, least] = ["cost", "round_robin", "least_load"].map(|policy| figures(&load, policy));
+    for other in [&robin, &least] {
+        assert!(cost.ttft_ms.p99 <= other.ttft_ms.p99 * 1.02, "{cost:?} {other:?}");
+        assert!(cost.hit_rate > other.hit_rate + 0.2);
+        assert!(cost.requests_per_second > other.requests_per_second * 1.1);
+    }
+}
+
+#[test]
+fn without_reuse_cost_is_no_worse_than_load_alone() {
+    let load = catalogue::load("zero_reuse", None, 1).unwrap();
+    let (cost, least) = (figures(&load, "cost"), figures(&load, "least_load"));
+    assert_eq!(cost.hit_rate, 0.0);
+    assert!(cost.ttft_ms.p99 <= least.ttft_ms.p99 * 1.02, "{cost:?} {least:?}");
+}
+
+#[test]
+fn a_replica_that_fails_fast_attracts_no_traffic() {
+    let load = catalogue::load("one_failing", None, 1).unwrap();
+    let (cost, robin) = (figures(&load, "cost"), figures(&load, "round_robin"));
+    assert!(cost.retried < robin.retried / 5.0, "{cost:?} {robin:?}");
+    assert!(cost.failed <= 0.001 * cost.requests as f64, "{cost:?}");
+}
+
+#[test]
+fn a_new_replica_has_its_share_within_half_a_minute() {
+    let mut load = short("scale_up", 3200);
+    load.incidents = vec![(Duration::from_secs(120), Incident::Join)];
+    let run = run(&load, &rule("cost"), Settings::default());
+    let window = Duration::from_secs(150)..Duration::from_secs(180);
+    let sent = run.outcomes.iter().filter(|outcome| window.contains(&outcome.sent.unwrap()));
+    let (new, all) = sent.fold((0, 0), |(new, all), outcome| (new + usize::from(outcome.seat == 4), all + 1));
+    assert!(new * 5 * 2 > all, "{new} of {all} requests on the fifth replica");
+}
+
+#[test]
+fn results_are_one_object_for_each_load_and_policy() {
+    let plan = Plan {
+        loads: vec!["three_uses"],
+        rules: vec![rule("round_robin"), rule("cost")],
+        seeds: vec![1, 2],
+        traces: None,
+        settings: Settings::default(),
+        threads: 2,
+    };
+    let ran = plan.run().unwrap();
+    let figures: Vec<Figures> = ran.iter().map(|ran| ran.figures.clone()).collect();
+    let folder = std::env::temp_dir().join(format!("lab-results-{}", std::process::id()));
+    let file = folder.join("results.json");
+    results::merge_into(&file, &figures[..1]).unwrap();
+    let all = results::merge_into(&file, &figures).unwrap();
+    assert_eq!(all.len(), 2, "an old object gave way to the new one");
+    let read = results::read(&file).unwrap();
+    assert_eq!(results::merge_into(&file, &read).unwrap(), results::read(&file).unwrap());
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let row = &json[1];
+    assert_eq!(
+        (&row["load"], &row["policy"], &row["seeds"]),
+        (&"three_uses".into(), &"cost".into(), &2.into())
+    );
+    for column in ["ttft_ms", "ttft_after_first_wave_ms", "tpot_ms"] {
+        for part in ["mean", "p50", "p90", "p99"] {
+            assert!(row[column][part].as_f64().unwrap() > 0.0, "{column}.{part}");
+        }
+    }
+    for column in ["requests_per_second", "output_tokens_per_second", "hit_rate", "in_flight_max_to_mean"] {
+        assert!(row[column].as_f64().unwrap() > 0.0, "{column}");
+    }
+    let runs: Vec<_> = ran.iter().map(|ran| &ran.first).collect();
+    for svg in [plot::ttft(&runs), plot::hit_rate(&runs), plot::in_flight(runs[0])] {
+        assert!(svg.starts_with("<svg") && svg.contains("round_robin") && !svg.contains("NaN"), "{svg}");
+    }
+}
