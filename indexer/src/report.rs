@@ -24,8 +24,8 @@ use crate::fleet::{Endpoint, Heard, Snapshot, Standing, View};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Phase};
 use crate::lengths::OutputLengths;
 use crate::models::Registry;
-use crate::sources::SourceWatch;
 use crate::receipts::{Fate, Receipts, millis};
+use crate::sources::SourceWatch;
 
 /// One reported event, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
