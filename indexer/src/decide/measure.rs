@@ -180,7 +180,7 @@ fn in_time(give_up_at: Option<tokio::time::Instant>) -> Result<(), Reason> {
 
 #[cfg(test)]
 mod tests {
-    use warmpath_kv::{IndexLimits, KeyHasher};
+    use warmpath_kv::{Index, IndexLimits, KeyHasher};
 
     use super::*;
     use crate::clock::Clock;
