@@ -3,11 +3,7 @@
 //! Three processes for each shape of events, so that nothing of one is in the figures of another: this one asks, one follows
 //! four publishers with the program's own event thread and index, one publishes. `docs/benchmarks.md` defines the figures.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a bench whose sockets fail has nothing to measure"
-)]
+#![expect(clippy::unwrap_used, reason = "a bench whose sockets fail has nothing to measure")]
 #![expect(clippy::print_stdout, reason = "figures go there")]
 
 #[path = "ingest/follow.rs"]

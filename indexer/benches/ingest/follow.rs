@@ -18,7 +18,7 @@ use crate::shape::{Pace, SHAPES, Shape};
 const LOOK: Duration = Duration::from_millis(2);
 
 pub(crate) fn run(number: usize, pace: Pace) {
-    let shape = &SHAPES[number];
+    let shape = SHAPES.get(number).unwrap();
     let this = std::env::current_exe().unwrap();
     let mut publisher = Command::new(this)
         .args(["publish", &number.to_string(), &pace.to_string()])

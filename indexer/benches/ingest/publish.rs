@@ -10,7 +10,7 @@ use crate::shape::{BLOCK, PUBLISHERS, Pace, SHAPES, Shape};
 
 /// Tells its addresses, waits for subscribers and for a line on standard input, publishes, and tells when it is done.
 pub(crate) fn run(shape: usize, pace: Pace) {
-    let shape = &SHAPES[shape];
+    let shape = SHAPES.get(shape).unwrap();
     let publishers: Vec<_> = (0..PUBLISHERS).map(|number| Publisher::new(number, shape, pace)).collect();
     let addresses: Vec<String> =
         publishers.iter().map(|publisher| publisher.socket.get_last_endpoint().unwrap().unwrap()).collect();
