@@ -200,7 +200,9 @@ async fn trouble(engines: &[Engine], load: &Load, driver: &Driver) -> Result<()>
         driver.sleep_until(*at).await;
         let (seat, fault) = match *incident {
             Incident::Slow(seat, factor) => (seat, json!({ "slow": factor })),
-            Incident::Failing(seat, true) => (seat, json!({ "http.error": { "status": 500, "share": 1.0 } })),
+            Incident::Failing(seat, true) => {
+                (seat, json!({ "http": { "error": { "status": 500, "share": 1.0 } } }))
+            }
             Incident::Failing(seat, false) => (seat, json!({ "clear": true })),
             Incident::Join | Incident::Drain(_) => {
                 bail!("{}: fleets that change are for the simulator only", load.name)

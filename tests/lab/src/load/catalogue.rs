@@ -67,7 +67,7 @@ pub fn small(name: &'static str, seed: u64) -> Result<Load> {
         "small_hot_60" => {
             Load { concurrency: Some(128), ..two(few(800)(closed(name, Choice::Hot(0.6, 37), 128, seed))) }
         }
-        "small_zero_reuse" => two(few(400)(zero_reuse("zero_reuse", None, seed)?)),
+        "small_zero_reuse" => Load { replicas: 6, ..two(few(400)(zero_reuse("zero_reuse", None, seed)?)) },
         "small_one_slow" => {
             let slow = vec![(Duration::ZERO, Incident::Slow(0, 3.0))];
             Load { replicas: 4, ..two(steady(name, 4, 8.0, 500, seed, slow)) }
