@@ -123,7 +123,7 @@ fn main() {
         let gathered = index.gather(StreamId(stream)).expect("a whole stream");
         gathering.push(begun.elapsed());
         let begun = Instant::now();
-        let taken = Taken { seq: 1, batch: vec![0; 100], gathered };
+        let taken = Taken { seq: 1, digest: [0; 16], gathered };
         let image = Bytes::from(mirror::encode(&name, taken, SECRET));
         encoding.push(begun.elapsed());
         bytes += image.len();

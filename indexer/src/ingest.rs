@@ -27,6 +27,7 @@ use warmpath_kv::{Index, SequencerConfig, StreamId};
 
 use crate::clock::Clock;
 
+mod digest;
 mod driver;
 mod frames;
 pub mod metrics;
@@ -36,6 +37,7 @@ mod stream;
 mod wake;
 mod warnings;
 
+pub use digest::Digest;
 pub use status::StreamStatus;
 
 use driver::Driver;
@@ -76,17 +78,17 @@ pub struct Resumable {
     pub endpoint: String,
     pub rank: u32,
     pub model: String,
-    /// The last batch of the image, and its payload.
+    /// The last batch of the image, and the digest of its payload.
     pub seq: u64,
-    pub batch: Vec<u8>,
+    pub digest: Digest,
 }
 
 /// What a stream held after a batch.
 #[derive(Debug)]
 pub struct Taken {
     pub seq: u64,
-    /// The batch's payload.
-    pub batch: Vec<u8>,
+    /// Of the batch's payload.
+    pub digest: Digest,
     pub gathered: Gathered,
 }
 

@@ -31,4 +31,4 @@ pub use memory::MemoryStore;
 pub use metrics::MirrorMetrics;
 pub use redis::{RedisAccess, RedisStore};
 pub use saver::Saver;
-pub use store::{Secret, Store, StoreError, StreamName};
+pub use store::{Agreed, Secret, Store, StoreError, StreamName};

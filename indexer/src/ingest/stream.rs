@@ -6,8 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::RwLock;
 use warmpath_kv::index::{ClearCause, Origin};
 use warmpath_kv::{Action, Index, Input, Millis, Sequencer, SequencerConfig, StaleBy, Trust, decode_batch};
-use zmq::{Context, Message};
+use zmq::Context;
 
+use super::digest::LastBatch;
 use super::frames::{self, Framed, RawBatch};
 use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
 use super::status::{ReadStats, StreamStatus};
@@ -33,7 +34,7 @@ pub(super) struct Stream {
     error: Option<zmq::Error>,
     sequencer: Sequencer<RawBatch>,
     /// The batch applied last.
-    last: Option<RawBatch>,
+    last: Option<LastBatch>,
     actions: VecDeque<Action<RawBatch>>,
     /// As the index knows it.
     trust: Trust,
@@ -87,7 +88,7 @@ impl Stream {
                 Some(resumed) => Sequencer::resume(config, turn.now, resumed.seq),
                 None => Sequencer::new(config, turn.now),
             },
-            last: resumed.map(|resumed| RawBatch(Message::from(resumed.batch))),
+            last: resumed.map(|resumed| LastBatch::Digest(resumed.digest)),
             spec,
             context,
             socket: None,
@@ -146,7 +147,7 @@ impl Stream {
         }
         let (seq, last) = (self.sequencer.last_applied()?, self.last.as_ref()?);
         let gathered = index.read().gather(self.spec.id)?;
-        Some(Taken { seq, batch: last.0.to_vec(), gathered })
+        Some(Taken { seq, digest: last.digest(index.read().secret()), gathered })
     }
 
     /// Its status, if it changed since this was last called.
@@ -295,11 +296,12 @@ impl Stream {
         match action {
             Action::Apply { seq, batch, origin } => {
                 let outcome = self.apply(seq, &batch, origin, turn);
-                self.last = Some(batch);
+                self.last = Some(LastBatch::Raw(batch));
                 return outcome;
             }
             Action::Compare { batch, .. } => {
-                let is_same = self.last.as_ref() == Some(&batch);
+                let secret = turn.index.read().secret();
+                let is_same = self.last.as_ref().is_some_and(|last| last.is(&batch, secret));
                 return Some(Input::Compared { is_same });
             }
             Action::Clear(cause) => self.clear(cause, turn),

@@ -10,7 +10,7 @@ use warmpath_kv::{KeyHasher, Namespace};
 use warmpath_proto::v1;
 
 use super::store::{Secret, StreamName};
-use crate::ingest::Taken;
+use crate::ingest::{Digest, Taken};
 
 /// The one that is written, and the highest that is read.
 const FORMAT: u32 = 1;
@@ -19,9 +19,9 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     pub name: StreamName,
-    /// The batch up to which it is, and its payload.
+    /// The batch up to which it is, and the digest of its payload.
     pub last_seq: u64,
-    pub last_batch: Vec<u8>,
+    pub last_digest: Digest,
     /// See [`secret_check`].
     pub secret_check: u64,
     pub image: StreamImage,
@@ -45,11 +45,11 @@ pub(super) fn secret_check(hasher: &KeyHasher) -> u64 {
 
 /// The image as bytes.
 pub fn encode(name: &StreamName, taken: Taken, secret: Secret) -> Vec<u8> {
-    let Taken { seq, batch, gathered } = taken;
+    let Taken { seq, digest, gathered } = taken;
     let saved = Saved {
         name: name.clone(),
         last_seq: seq,
-        last_batch: batch,
+        last_digest: digest,
         secret_check: secret_check(&KeyHasher::new(secret)),
         image: gathered.image(),
     };
@@ -68,14 +68,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Saved, FormatError> {
 // --- to the wire ---
 
 pub(super) fn to_wire(saved: Saved) -> v1::StreamImage {
-    let Saved { name, last_seq, last_batch, secret_check, image } = saved;
+    let Saved { name, last_seq, last_digest, secret_check, image } = saved;
     v1::StreamImage {
         format: FORMAT,
         endpoint: name.endpoint,
         rank: name.rank,
         model: image.model.into(),
         last_seq,
-        last_batch: last_batch.into(),
+        last_digest: last_digest.to_vec(),
         secret_check,
         block_size: image.block_size,
         ahead: image.ahead,
@@ -149,7 +149,7 @@ fn from_wire(wire: v1::StreamImage) -> Result<Saved, FormatError> {
     Ok(Saved {
         name: StreamName { endpoint: wire.endpoint, rank: wire.rank },
         last_seq: wire.last_seq,
-        last_batch: wire.last_batch.into(),
+        last_digest: digest_from_wire(&wire.last_digest)?,
         secret_check: wire.secret_check,
         image: StreamImage {
             model: wire.model.into(),
@@ -163,6 +163,10 @@ fn from_wire(wire: v1::StreamImage) -> Result<Saved, FormatError> {
             slower: slower.transpose()?,
         },
     })
+}
+
+fn digest_from_wire(bytes: &[u8]) -> Result<Digest, FormatError> {
+    bytes.try_into().map_err(|_| FormatError::Missing("the digest of its last batch"))
 }
 
 fn group_from_wire(group: &v1::KvGroup) -> Result<GroupImage, FormatError> {

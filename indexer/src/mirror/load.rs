@@ -1,6 +1,6 @@
 //! At the start: what a store has, as far as it can be used.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -43,7 +43,7 @@ impl Loaded {
                     rank: saved.name.rank,
                     model: saved.image.model.to_string(),
                     seq: saved.last_seq,
-                    batch: saved.last_batch,
+                    digest: saved.last_digest,
                 };
                 ((id, saved.image), resumable)
             })
@@ -63,20 +63,20 @@ impl Loaded {
 /// Asks the store, for at most `patience`. Whatever happens the program can start: without a store's answer, with `own`
 /// as the secret and with nothing saved.
 pub async fn load(store: &impl Store, own: Secret, patience: Duration, metrics: &MirrorMetrics) -> Loaded {
-    let asked = async {
-        let secret = store.agree(own).await?;
-        Ok::<_, StoreError>((secret, store.images().await?))
-    };
-    let (secret, images) = match timeout(patience, asked).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
+    let end = Instant::now() + patience;
+    let secret = match within(end, store.agree(own)).await {
+        Ok(agreed) => agreed.secret,
+        Err(error) => {
             tracing::warn!(%error, "the mirror gave nothing; starting cold");
             return Loaded::nothing(own);
         }
-        Err(_) => {
-            let patience_ms = patience.as_millis();
-            tracing::warn!(patience_ms, "the mirror did not answer in time; starting cold");
-            return Loaded::nothing(own);
+    };
+    let images = match within(end, store.images()).await {
+        Ok(images) => images,
+        // With the secret that all share, so that this one can save when the mirror can be used again.
+        Err(error) => {
+            tracing::warn!(%error, "the mirror gave no images; starting cold");
+            return Loaded::nothing(secret);
         }
     };
     // Reading them takes a second per some million blocks, and would hold up the runtime.
@@ -89,6 +89,15 @@ pub async fn load(store: &impl Store, own: Secret, patience: Duration, metrics: 
     }
     tracing::info!(images = count, bytes, usable = saved.len(), "the mirror answered");
     Loaded { secret, saved }
+}
+
+/// What is asked, unless it is too late for it.
+async fn within<T>(
+    end: Instant,
+    asked: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let patience = end.saturating_duration_since(Instant::now());
+    timeout(patience, asked).await.unwrap_or(Err(StoreError::Late(patience)))
 }
 
 fn read_all(images: &[Bytes], secret: Secret) -> (Vec<Saved>, Vec<(Restore, String)>) {

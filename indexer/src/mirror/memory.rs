@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::store::{Secret, Store, StoreError, StreamName};
+use super::store::{Agreed, Secret, Store, StoreError, StreamName};
 
 /// Clones share what they keep.
 #[derive(Clone, Debug)]
@@ -32,6 +32,11 @@ impl MemoryStore {
         Self { expiry, kept: Arc::default() }
     }
 
+    /// Loses everything.
+    pub fn wipe(&self) {
+        *self.kept.lock() = Kept::default();
+    }
+
     /// The same store for one who keeps images for another time.
     pub fn with_expiry(&self, expiry: Duration) -> Self {
         Self { expiry, kept: self.kept.clone() }
@@ -39,8 +44,14 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    async fn agree(&self, own: Secret) -> Result<Secret, StoreError> {
-        Ok(*self.kept.lock().secret.get_or_insert(own))
+    async fn agree(&self, own: Secret) -> Result<Agreed, StoreError> {
+        let kept = &mut self.kept.lock().secret;
+        let is_new = kept.is_none();
+        Ok(Agreed { secret: *kept.get_or_insert(own), is_new })
+    }
+
+    fn expiry(&self) -> Duration {
+        self.expiry
     }
 
     async fn images(&self) -> Result<Vec<Bytes>, StoreError> {

@@ -16,7 +16,7 @@ use ::redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo, Pipeline, RedisCo
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use super::store::{Secret, Store, StoreError, StreamName};
+use super::store::{Agreed, Secret, Store, StoreError, StreamName};
 
 /// Images asked for at once: some megabytes each.
 const IMAGES_PER_COMMAND: usize = 4;
@@ -90,16 +90,22 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    async fn agree(&self, own: Secret) -> Result<Secret, StoreError> {
+    async fn agree(&self, own: Secret) -> Result<Agreed, StoreError> {
         let key = self.key("secret");
         let mut commands = pipe();
-        commands.cmd("SET").arg(&key).arg(&own[..]).arg("NX").ignore().cmd("GET").arg(&key);
-        let (kept,): (Vec<u8>,) = self.ask_all(commands).await?;
-        kept.try_into().map_err(|_| StoreError::Foreign("secret"))
+        commands.cmd("SET").arg(&key).arg(&own[..]).arg("NX").cmd("GET").arg(&key);
+        let (set, kept): (Option<String>, Vec<u8>) = self.ask_all(commands).await?;
+        let secret = kept.try_into().map_err(|_| StoreError::Foreign("secret"))?;
+        Ok(Agreed { secret, is_new: set.is_some() })
+    }
+
+    fn expiry(&self) -> Duration {
+        self.expiry
     }
 
     async fn images(&self) -> Result<Vec<Bytes>, StoreError> {
-        let mut names = cmd("ZRANGE");
+        // The newest first, should there be no room for all.
+        let mut names = cmd("ZREVRANGE");
         names.arg(self.key("streams")).arg(0).arg(-1);
         let names: Vec<String> = self.ask(names).await?;
         let mut images = Vec::with_capacity(names.len());

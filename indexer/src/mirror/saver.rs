@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,8 @@ use super::metrics::MirrorMetrics;
 use super::store::{Secret, Store, StoreError, StreamName};
 use crate::ingest::{Ingest, StreamStatus};
 
+/// Streams in a row that cannot be saved, after which a round ends: it is not them, then.
+const FAILURES_MAX: usize = 3;
 /// Longest time for the last round, when the program ends.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(3);
 
@@ -25,9 +27,18 @@ pub struct Saver<S> {
     secret: Secret,
     interval: Duration,
     metrics: MirrorMetrics,
-    /// The last batch of each stream that was seen to be saved.
-    seen: HashMap<StreamId, u64>,
+    /// What was saved from here of each stream.
+    seen: HashMap<StreamId, Seen>,
+    /// Rounds so far: each begins with another stream.
+    rounds: usize,
     state: Told,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// The last batch.
+    seq: u64,
+    at: Instant,
 }
 
 /// What the log was last told, so that it is told once.
@@ -49,7 +60,16 @@ impl<S: Store> Saver<S> {
         interval: Duration,
         metrics: MirrorMetrics,
     ) -> Self {
-        Self { store, ingest, secret, interval, metrics, seen: HashMap::new(), state: Told::Nothing }
+        Self {
+            store,
+            ingest,
+            secret,
+            interval,
+            metrics,
+            seen: HashMap::new(),
+            rounds: 0,
+            state: Told::Nothing,
+        }
     }
 
     /// Runs until `stop`, then saves a last time: who starts in its place finds what it knew.
@@ -62,7 +82,10 @@ impl<S: Store> Saver<S> {
                 () = tokio::time::sleep(pause) => {}
             }
             let turn = self.interval.mul_f64(0.7);
-            self.round(turn).await;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.round(turn) => {}
+            }
         }
         if tokio::time::timeout(LAST_ROUND_MAX, self.round(Duration::ZERO)).await.is_err() {
             tracing::warn!("the mirror was too slow for a last save");
@@ -102,20 +125,42 @@ impl<S: Store> Saver<S> {
 
     /// `false`: the store's secret is another one.
     async fn try_round(&mut self, turn: Duration) -> Result<bool, StoreError> {
-        if self.store.agree(self.secret).await? != self.secret {
+        let agreed = self.store.agree(self.secret).await?;
+        if agreed.secret != self.secret {
             return Ok(false);
         }
-        let streams = self.ingest.status();
-        self.seen.retain(|id, _| streams.iter().any(|stream| stream.id == *id));
-        for stream in streams {
-            self.save(stream, turn).await?;
+        if agreed.is_new {
+            self.seen.clear();
         }
-        Ok(true)
+        let mut streams = self.ingest.status();
+        self.seen.retain(|id, _| streams.iter().any(|stream| stream.id == *id));
+        // One that cannot be saved must not keep the others from it.
+        let first = self.rounds.checked_rem(streams.len()).unwrap_or_default();
+        streams.rotate_left(first);
+        self.rounds = self.rounds.wrapping_add(1);
+        let mut failed = None;
+        let mut in_a_row = 0;
+        for stream in streams {
+            match self.save(stream, turn).await {
+                Ok(()) => in_a_row = 0,
+                Err(error) => {
+                    failed = Some(error);
+                    in_a_row += 1;
+                }
+            }
+            if in_a_row == FAILURES_MAX {
+                break;
+            }
+        }
+        failed.map_or(Ok(true), Err)
     }
 
     async fn save(&mut self, stream: StreamStatus, turn: Duration) -> Result<(), StoreError> {
         let Some(last) = stream.last_seq.filter(|_| stream.trust == Trust::Live) else { return Ok(()) };
-        if self.seen.get(&stream.id) == Some(&last) {
+        // An image of an idle stream is saved again before it expires.
+        let lasts = self.store.expiry() / 2;
+        let is_saved = |seen: &Seen| seen.seq == last && seen.at.elapsed() < lasts;
+        if self.seen.get(&stream.id).is_some_and(is_saved) {
             return Ok(());
         }
         let name = StreamName { endpoint: stream.endpoint, rank: stream.rank };
@@ -129,7 +174,7 @@ impl<S: Store> Saver<S> {
         let Ok(image) = encoded else { return Ok(()) };
         let bytes = image.len() as u64;
         self.store.save(&name, Bytes::from(image)).await?;
-        self.seen.insert(stream.id, seq);
+        self.seen.insert(stream.id, Seen { seq, at: Instant::now() });
         self.metrics.count_saved("saved");
         self.metrics.saved_bytes.inc_by(bytes);
         Ok(())

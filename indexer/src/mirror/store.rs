@@ -18,6 +18,14 @@ pub struct StreamName {
     pub rank: u32,
 }
 
+/// The answer to [`Store::agree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    pub secret: Secret,
+    /// There was none until now: nothing is kept yet, or nothing any more.
+    pub is_new: bool,
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -32,7 +40,10 @@ pub enum StoreError {
 /// Keeps the images of one fleet, for any number of indexers. Every call ends in bounded time.
 pub trait Store: Send + Sync + 'static {
     /// The secret of all images here: the one that is kept already, or else `own` from now on.
-    fn agree(&self, own: Secret) -> impl Future<Output = Result<Secret, StoreError>> + Send;
+    fn agree(&self, own: Secret) -> impl Future<Output = Result<Agreed, StoreError>> + Send;
+
+    /// For how long an image is kept after it was saved.
+    fn expiry(&self) -> Duration;
 
     /// Every image that has not expired.
     fn images(&self) -> impl Future<Output = Result<Vec<Bytes>, StoreError>> + Send;

@@ -17,9 +17,10 @@ fn name(rank: u32) -> StreamName {
 
 /// What any store does, seen by two indexers. `brief`: the same store, whose images expire after 100 ms.
 async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
-    assert_eq!(first.agree([1; 16]).await.unwrap(), [1; 16]);
-    assert_eq!(second.agree([2; 16]).await.unwrap(), [1; 16], "who comes first decides");
-    assert_eq!(first.agree([1; 16]).await.unwrap(), [1; 16], "and it stays so");
+    let (new, kept) = (Agreed { secret: [1; 16], is_new: true }, Agreed { secret: [1; 16], is_new: false });
+    assert_eq!(first.agree([1; 16]).await.unwrap(), new);
+    assert_eq!(second.agree([2; 16]).await.unwrap(), kept, "who comes first decides");
+    assert_eq!(first.agree([1; 16]).await.unwrap(), kept, "and it stays so");
 
     assert!(second.images().await.unwrap().is_empty());
     first.save(&name(0), Bytes::from_static(b"old")).await.unwrap();
@@ -66,14 +67,14 @@ async fn prefixes_are_kept_apart() {
     one.agree([1; 16]).await.unwrap();
     one.save(&name(0), Bytes::from_static(b"image")).await.unwrap();
     assert!(other.images().await.unwrap().is_empty());
-    assert_eq!(other.agree([2; 16]).await.unwrap(), [2; 16]);
+    assert_eq!(other.agree([2; 16]).await.unwrap().secret, [2; 16]);
 }
 
 #[tokio::test]
 async fn a_password_is_used() {
     let server = RedisServer::start(&["--requirepass", "s3cret"]);
     let with = server.store_with(LONG, "warmpath", Some("s3cret"));
-    assert_eq!(with.agree([1; 16]).await.unwrap(), [1; 16]);
+    assert_eq!(with.agree([1; 16]).await.unwrap().secret, [1; 16]);
     let error = server.store(LONG).agree([1; 16]).await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error}");
 }
@@ -83,7 +84,7 @@ async fn a_password_is_used() {
 async fn a_redis_that_is_gone_or_hangs_or_was_wiped_costs_bounded_time() {
     let mut server = RedisServer::start(&[]);
     let store = server.store(LONG);
-    assert_eq!(store.agree([1; 16]).await.unwrap(), [1; 16]);
+    assert_eq!(store.agree([1; 16]).await.unwrap().secret, [1; 16]);
 
     server.pause();
     let begun = Instant::now();
@@ -105,7 +106,7 @@ async fn recovers(store: &RedisStore, secret: Secret) {
     let begun = Instant::now();
     loop {
         match store.agree([7; 16]).await {
-            Ok(agreed) => return assert_eq!(agreed, secret),
+            Ok(agreed) => return assert_eq!(agreed.secret, secret),
             Err(error) => assert!(begun.elapsed() < LONG, "{error}"),
         }
         sleep(Duration::from_millis(50)).await;
@@ -117,6 +118,17 @@ async fn what_is_no_secret_is_not_taken_for_one() {
     let server = RedisServer::start(&[]);
     server.command(&["SET", "{warmpath}:secret", "short"]);
     assert!(matches!(server.store(LONG).agree([1; 16]).await, Err(StoreError::Foreign("secret"))));
+}
+
+/// Else it could never save anything, until it is restarted.
+#[tokio::test]
+async fn who_cannot_load_the_images_takes_the_secret_all_the_same() {
+    let server = RedisServer::start(&[]);
+    let store = server.store(LONG);
+    store.agree([1; 16]).await.unwrap();
+    server.command(&["SET", "{warmpath}:streams", "no sorted set"]);
+    let loaded = load(&store, [2; 16], LONG, &MirrorMetrics::default()).await;
+    assert_eq!((loaded.secret, loaded.saved.len()), ([1; 16], 0));
 }
 
 #[tokio::test]

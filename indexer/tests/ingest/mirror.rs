@@ -160,10 +160,21 @@ fn only_live_streams_are_saved_and_only_when_they_changed() {
     let count =
         |result| metrics.saves.get_or_create(&warmpath_indexer::mirror::metrics::ByResult { result }).get();
     assert_eq!((count("saved"), count("elsewhere")), (1, 0), "nothing changed since");
+    store.wipe();
+    runtime.block_on(saver.round(Duration::ZERO));
+    assert_eq!(count("saved"), 2, "but the store lost it");
+    let brief = store.with_expiry(Duration::from_millis(20));
+    let mut keeper = Saver::new(brief.clone(), ingest.clone(), SECRET, LONG, metrics.clone());
+    runtime.block_on(keeper.round(Duration::ZERO));
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(runtime.block_on(brief.images()).expect("images").is_empty());
+    runtime.block_on(keeper.round(Duration::ZERO));
+    assert_eq!(runtime.block_on(brief.images()).expect("images").len(), 1, "saved again before it is gone");
+    assert_eq!(count("saved"), 4);
 
     let name = StreamName { endpoint: "127.0.0.1:8000".to_owned(), rank: 0 };
     assert!(runtime.block_on(store.take_turn(&name, LONG)).expect("a turn"));
     let mut other = Saver::new(store, ingest, SECRET, LONG, metrics.clone());
     runtime.block_on(other.round(LONG));
-    assert_eq!((count("saved"), count("elsewhere")), (1, 1), "another one has the turn");
+    assert_eq!((count("saved"), count("elsewhere")), (4, 1), "another one has the turn");
 }

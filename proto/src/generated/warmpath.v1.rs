@@ -1146,12 +1146,12 @@ pub struct StreamImage {
     /// Base model: part of every block key.
     #[prost(string, tag = "4")]
     pub model: ::prost::alloc::string::String,
-    /// The batch up to which this is, and its payload as the engine sent it. An engine whose replay shows the same bytes
-    /// under this number is the same process.
+    /// The batch up to which this is, and the first 16 bytes of SHA-256 over the secret of the block keys and the batch's
+    /// payload. An engine whose replay shows such a payload under this number is the same process.
     #[prost(uint64, tag = "5")]
     pub last_seq: u64,
     #[prost(bytes = "vec", tag = "6")]
-    pub last_batch: ::prost::alloc::vec::Vec<u8>,
+    pub last_digest: ::prost::alloc::vec::Vec<u8>,
     /// Key of a fixed text under the secret that the block keys were made with: whether a reader has the same.
     #[prost(fixed64, tag = "7")]
     pub secret_check: u64,

@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
+use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
 
 use crate::key::BlockKey;
 use crate::stream::Millis;
@@ -21,7 +21,6 @@ use crate::stream::Millis;
 use super::groups::GroupMask;
 use super::hold::Hold;
 use super::holders::Holders;
-use super::image::{HoldImage, ImageError};
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
 #[derive(Debug)]
@@ -64,53 +63,17 @@ impl Chains {
         Self { chains: Vec::new(), free: BinaryHeap::new(), heads: HashMap::default(), keys: 0, keys_max }
     }
 
-    /// Puts the chains of an image where they are not yet. Returns where each of them is. `known`: every key that has a
-    /// place.
-    pub(super) fn join(
-        &mut self,
-        lengths: &[u32],
-        keys: &[u64],
-        known: &mut HashSet<BlockKey>,
-    ) -> Result<Vec<ChainId>, ImageError> {
-        let damaged = ImageError::Damaged("chains");
-        let mut keys = keys.iter().copied().map(BlockKey);
-        let mut entering: Vec<Vec<BlockKey>> = Vec::with_capacity(lengths.len());
-        let mut first = HashSet::with_capacity(keys.len());
-        for length in lengths {
-            let keys: Vec<_> = keys.by_ref().take(index(*length)).collect();
-            if keys.is_empty() || keys.len() != index(*length) || keys.len() > index(CHAIN_BLOCKS_MAX) {
-                return Err(damaged);
-            }
-            let here = keys.first().and_then(|head| self.beginning(*head)).map_or(&[][..], Chain::keys);
-            let common = here.len().min(keys.len());
-            let mut new = keys.iter().skip(common);
-            // Where another image tells of the same blocks otherwise, it was made while they changed.
-            if here.get(..common) != keys.get(..common)
-                || !new.all(|key| !known.contains(key) && first.insert(*key))
-            {
-                return Err(ImageError::Contradiction);
-            }
-            entering.push(keys);
+    /// Gives the blocks of one chain of an image their places, wherever their keys have none yet. `known`: every key that
+    /// has one, and where. Returns where each of them is.
+    pub(super) fn put(&mut self, keys: &[u64], known: &mut HashMap<BlockKey, Place>) -> Vec<Place> {
+        let mut after = None;
+        let mut places = Vec::with_capacity(keys.len());
+        for (more, key) in (0..keys.len()).rev().zip(keys.iter().copied().map(BlockKey)) {
+            let place = *known.entry(key).or_insert_with(|| self.place(after, key, more));
+            after = Some(place);
+            places.push(place);
         }
-        if keys.next().is_some() {
-            return Err(damaged);
-        }
-        known.extend(first);
-        Ok(entering.into_iter().map(|keys| self.join_one(keys)).collect())
-    }
-
-    fn join_one(&mut self, keys: Vec<BlockKey>) -> ChainId {
-        let head = keys.first().copied().unwrap_or(BlockKey(0));
-        let id = self.heads.get(&head).copied().unwrap_or_else(|| self.unused());
-        if let Some(chain) = self.chains.get_mut(index(id.0)) {
-            let new = keys.get(chain.keys.len()..).unwrap_or_default();
-            self.keys += new.len();
-            for (more, key) in (0..new.len()).rev().zip(new) {
-                chain.push(*key, more);
-            }
-        }
-        self.heads.insert(head, id);
-        id
+        places
     }
 
     /// Forgets what nobody holds of these chains.
@@ -120,25 +83,6 @@ impl Chains {
                 self.trim(*id);
             }
         }
-    }
-
-    /// Puts a hold into the chain, which has none of this stream. The blocks held; `None`: it does not fit.
-    pub(super) fn restore_hold(&mut self, id: ChainId, image: &HoldImage, slot: Slot) -> Option<usize> {
-        let chain = self.chains.get_mut(index(id.0))?;
-        let hold = Hold::restore(image, slot)?;
-        if index(hold.end()) > chain.keys.len() || chain.holders.get(slot).is_some() {
-            return None;
-        }
-        let blocks = (0..hold.end()).filter(|at| !hold.stored(*at).is_empty()).count();
-        *chain.holders.get_or_insert(slot) = hold;
-        Some(blocks)
-    }
-
-    /// Every block of these chains is held, or stands before one that is.
-    pub(super) fn are_held(&self, ids: &[ChainId]) -> bool {
-        ids.iter()
-            .filter_map(|id| self.get(*id))
-            .all(|chain| chain.holds().iter().any(|hold| index(hold.end()) == chain.keys.len()))
     }
 
     /// Blocks that have a place: all that someone holds or is expected to, and what lies before those in their chains.

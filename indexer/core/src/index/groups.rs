@@ -79,10 +79,6 @@ impl GroupMask {
         self.0
     }
 
-    pub(super) fn of_bits(bits: u8) -> Self {
-        Self(bits)
-    }
-
     /// Slots are below [`GROUPS_MAX`].
     fn bit(slot: usize) -> u8 {
         1 << (slot % GROUPS_MAX)

@@ -59,19 +59,6 @@ impl Hold {
         }
     }
 
-    /// `None`: no hold looks so.
-    pub(super) fn restore(image: &HoldImage, slot: Slot) -> Option<Self> {
-        let scattered = Bits(image.scattered.clone());
-        let others: Vec<_> = image.others.iter().copied().map(GroupMask::of_bits).collect();
-        let is_tidy = (0..=image.leading).all(|at| !scattered.has(at))
-            && scattered.0.last() != Some(&0)
-            && !others.last().is_some_and(|mask| mask.is_empty());
-        let rest = Rest { scattered, others, expected: Vec::new() };
-        let mut hold = Self { slot, solid: image.leading, rest: Some(Box::new(rest)) };
-        hold.tidy();
-        (is_tidy && !hold.is_empty()).then_some(hold)
-    }
-
     /// Of nothing yet.
     pub(super) fn new(slot: Slot) -> Self {
         Self { slot, ..Self::default() }

@@ -40,7 +40,7 @@ pub(super) fn saved() -> Saved {
     Saved {
         name: name(3),
         last_seq: 1 << 40,
-        last_batch: b"\x93\xcb\x00raw".to_vec(),
+        last_digest: *b"sixteen bytes of",
         secret_check: secret_check(&KeyHasher::new([1; 16])),
         image: StreamImage {
             model: "Qwen/Qwen3-0.6B".into(),

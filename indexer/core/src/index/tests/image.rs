@@ -121,7 +121,9 @@ fn compare(index: &Index, restored: &Index) {
             copies
         };
         assert_eq!(copies(restored), copies(index));
-        assert_eq!(restored.stream_stats(stream), index.stream_stats(stream));
+        let known =
+            |index: &Index| index.stream_stats(stream).map(|stats| StreamStats { evicted: 0, ..stats });
+        assert_eq!(known(restored), known(index), "but for what was counted since the start");
     }
     let sizes = |index: &Index| (index.stats().references, index.stats().streams);
     assert_eq!(sizes(restored), sizes(index));
@@ -200,10 +202,9 @@ type Damage = fn(&mut StreamImage);
 
 #[test]
 fn an_image_that_contradicts_itself_is_left_out_and_leaves_nothing_behind() {
-    let damages: [Damage; 10] = [
+    let damages: [Damage; 9] = [
         |image| image.lengths[0] += 1,
         |image| image.keys.push(1),
-        |image| image.lengths.push(0),
         |image| image.main.chains[0] = 900,
         |image| image.main.offsets[0] = 900,
         |image| image.main.copies[0] = 0,
@@ -236,17 +237,52 @@ fn an_image_that_contradicts_itself_is_left_out_and_leaves_nothing_behind() {
     }
 }
 
+/// Each process, and each time, has its own way of cutting prompts into chains.
 #[test]
-fn images_that_contradict_each_other_or_are_too_large_are_left_out() {
+fn images_of_other_times_and_other_indexers_fit_together() {
+    let long: Vec<u32> = (1..=10).collect();
+    let mut one = index();
+    store(&mut one, A, stored(None, &[1, 2, 3, 4, 5], &long));
+    let mut other = index();
+    store(&mut other, B, stored(None, &[1, 2, 9], &[1, 2, 3, 4, 90, 91]));
+    store(&mut other, B, stored(Some(2), &[3, 4], &long[4..8]));
+    let images = [(A, image(&one, A)), (B, image(&other, B))];
+    for order in [[0, 1], [1, 0]] {
+        let images = order.map(|at: usize| images[at].clone());
+        let restored = Index::restore([9; 16], &images, IndexLimits::default());
+        assert_eq!(restored.refused, []);
+        let mut index = restored.index;
+        for stream in [A, B] {
+            index.set_trust(stream, Trust::Live);
+        }
+        let asked: Vec<u32> = (1..=11).collect();
+        assert_eq!((hit(&index, A, &asked), hit(&index, B, &asked)), (10, 8));
+        assert_eq!(hit(&index, B, &[1, 2, 3, 4, 90, 91, 92]), 6);
+        assert_eq!(index.stats().blocks, 6, "each block once");
+        store(&mut index, B, stored(Some(4), &[5], &long[8..]));
+        assert_eq!(hit(&index, B, &asked), 10);
+        for stream in [A, B] {
+            index.remove_stream(stream);
+        }
+        assert_eq!((index.stats().blocks, index.stats().references), (0, 0));
+    }
+}
+
+#[test]
+fn a_damaged_image_spoils_no_other() {
+    let mut damaged = image(&warm(), A);
+    damaged.main.offsets[0] = 900;
+    let images = [(A, damaged), (B, image(&warm(), B))];
+    let mut restored = Index::restore([9; 16], &images, IndexLimits::default());
+    assert_eq!(restored.refused.len(), 1);
+    restored.index.set_trust(B, Trust::Live);
+    assert_eq!(hit(&restored.index, B, &[1, 2, 3, 4, 5]), 4);
+    assert_eq!(restored.index.stats().blocks, 2);
+}
+
+#[test]
+fn images_that_come_twice_or_are_too_large_are_left_out() {
     let images = [(B, image(&warm(), B)), (A, image(&warm(), A))];
-    let mut other = images.clone();
-    let last = other[1].1.keys.len() - 1;
-    other[1].1.keys[last] = other[0].1.keys[1];
-    let restored = Index::restore([9; 16], &other, IndexLimits::default());
-    assert_eq!(restored.refused, [(1, ImageError::Contradiction)], "one key at two places");
-    other[1].1.keys[1] = 77;
-    let restored = Index::restore([9; 16], &other, IndexLimits::default());
-    assert_eq!(restored.refused, [(1, ImageError::Contradiction)], "another block behind the same one");
     let small = IndexLimits { references_max: 4, ..IndexLimits::default() };
     let restored = Index::restore([9; 16], &images, small);
     assert_eq!(restored.refused, [(1, ImageError::TooLarge { references: 3, room: 2 })]);
