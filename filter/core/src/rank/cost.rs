@@ -3,7 +3,7 @@
 //! The cost of endpoint *i*, in tokens of prefill work (lower is better):
 //!
 //! ```text
-//! cost(i) = c_i · (Q_i / r_i + N_i) + λ · p_i · D_i + θ · W_i · N_i + μ · A_i / (w_i · r_i) + κ · M_i + ρ · R_i + z_i + e_i
+//! cost(i) = c_i · (Q_i / r_i + N_i + θ · W_i · N_i) + λ · p_i · D_i + μ · A_i / (w_i · r_i) + κ · M_i + ρ · R_i + z_i + e_i
 //! ```
 //!
 //! | term | meaning |
@@ -12,7 +12,7 @@
 //! | `N_i` | tokens of this request that *i* would have to compute |
 //! | `D_i` | tokens that the best holder has and *i* has not: the price of making a copy |
 //! | `p_i` | cache pressure of *i*, 0 to 1 |
-//! | `W_i` | sequences on *i* before their first token: as many come behind, and each waits longer by `N_i` |
+//! | `W_i` | sequences on *i* before their first token: as many come behind, and each waits longer by `c_i · N_i` |
 //! | `A_i` | sequences active on *i* |
 //! | `c_i` | reference speed ÷ speed of *i* |
 //! | `w_i` | capacity weight of *i* |
@@ -34,11 +34,12 @@ pub(super) fn figures(weights: CostWeights, candidates: &[Candidate], fits: &[Fi
 
 fn price(weights: CostWeights, candidate: &Candidate, fit: &Fit) -> f64 {
     let queued = candidate.queued_tokens as f64 / candidate.ramp.max(SHARE_MIN);
-    let compute = candidate.slowness * (queued + fit.uncached_tokens as f64);
+    let own = fit.uncached_tokens as f64;
+    let behind = weights.behind * f64::from(candidate.waiting_sequences) * own;
+    let compute = candidate.slowness * (queued + own + behind);
     let copy = weights.lambda * candidate.pressure * f64::from(fit.duplicated_tokens);
-    let behind = weights.behind * f64::from(candidate.waiting_sequences) * fit.uncached_tokens as f64;
     let batch = weights.mu * candidate.load();
     let memory = weights.memory * fit.missing_tokens as f64;
     let recent = weights.recent * candidate.recent_tokens;
-    compute + copy + behind + batch + memory + recent + candidate.penalty
+    compute + copy + batch + memory + recent + candidate.penalty
 }

@@ -102,6 +102,22 @@ fn what_is_computed_costs_more_where_others_wait() {
     assert_eq!(order(without, &[waits(20), idle(0)], 0), [0, 1]);
 }
 
+/// Of an endpoint three times as fast, three times the tokens and sequences are as long a queue.
+#[test]
+fn those_behind_wait_for_as_long_as_the_endpoint_takes() {
+    let small = Candidate { queued_tokens: 3136, waiting_sequences: 4, active_sequences: 4, ..idle(0) };
+    let large = |waiting_sequences, queued_tokens| Candidate {
+        queued_tokens,
+        waiting_sequences,
+        active_sequences: waiting_sequences,
+        slowness: 1.0 / 3.0,
+        capacity: 3.0,
+        ..idle(0)
+    };
+    assert_eq!(order(COST, &[small.clone(), large(12, 9000)], 0), [1, 0]);
+    assert_eq!(order(COST, &[small, large(18, 12_000)], 0), [0, 1]);
+}
+
 #[test]
 fn work_of_late_counts_where_it_has_a_price() {
     let Policy::Cost(weights) = COST else { panic!("{COST:?}") };
@@ -209,7 +225,8 @@ fn new_times_batch_multiplies() {
 // D7 (sgl-project/sglang#32195)
 #[test]
 fn among_light_endpoints_the_warm_one_is_chosen_however_uneven_the_rest_is() {
-    let heavy = Candidate { queued_tokens: 200_000, active_sequences: 200, ..idle(3072) };
+    let heavy =
+        Candidate { queued_tokens: 200_000, waiting_sequences: 100, active_sequences: 200, ..idle(3072) };
     let fleet = [heavy.clone(), idle(0), heavy.clone(), idle(3072), heavy];
     for name in ["cost", "sticky", "new_times_batch", "weighted", "weighted_3_1_1", "longest_prefix"] {
         assert_eq!(order(Policy::by_name(name).unwrap(), &fleet, 0)[0], 3, "{name}");
