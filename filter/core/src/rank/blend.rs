@@ -7,7 +7,9 @@ use super::{Candidate, Demand, Figure};
 const REST_SCORE_OF_HITS: f64 = 0.5;
 
 pub(super) fn figures(blend: Blend, demand: Demand, candidates: &[Candidate]) -> Vec<Figure> {
-    let scores = queue_scores(candidates).into_iter().zip(rest_scores(candidates));
+    let rests =
+        if blend.no_hit > 0.0 { rest_scores(candidates) } else { vec![REST_SCORE_OF_HITS; candidates.len()] };
+    let scores = queue_scores(candidates).into_iter().zip(rests);
     candidates
         .iter()
         .zip(scores)
@@ -45,6 +47,8 @@ fn rest_scores(candidates: &[Candidate]) -> Vec<f64> {
         return vec![REST_SCORE_OF_HITS; candidates.len()];
     }
     let last = candidates.len().saturating_sub(1).max(1) as f64;
-    let earlier = |than: u64| candidates.iter().filter(|other| other.last_cold < than).count() as f64;
+    let mut in_order: Vec<u64> = candidates.iter().map(|candidate| candidate.last_cold).collect();
+    in_order.sort_unstable();
+    let earlier = |than: u64| in_order.partition_point(|other| *other < than) as f64;
     candidates.iter().map(|candidate| 1.0 - earlier(candidate.last_cold) / last).collect()
 }
