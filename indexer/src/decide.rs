@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use warmpath_core::rank::{Candidate, Policy, Ranked, rank};
 use warmpath_kv::index::{Reader, StreamState};
-use warmpath_kv::{Hits, Index, Millis, Trust};
+use warmpath_kv::{Hits, Index, Millis, StreamId, Trust};
 
 mod candidates;
 mod keys;
@@ -367,6 +367,11 @@ impl Decider {
         live
     }
 
+    /// Whether all that the place's cache holds is known.
+    fn is_cache_known(&self, place: StreamId) -> bool {
+        self.cached.stream(place).is_some_and(|stream| stream.trust == Trust::Live)
+    }
+
     /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
     fn pick(&self, round: &Round<'_>) -> (Decision, Ranking) {
         let now = self.clock.now();
@@ -386,7 +391,9 @@ impl Decider {
                 sequences: round.sequences,
                 lease_ms: self.settings.reservation_ms,
             };
-            let work_tokens = candidate.queued_tokens.saturating_add(ranked.uncached_tokens);
+            // Taken for work that the engine's cache spared it, tokens would make it look fast.
+            let knows = round.is_size_known() && self.is_cache_known(seat.place);
+            let work_tokens = knows.then(|| candidate.queued_tokens.saturating_add(ranked.uncached_tokens));
             let forecast = round.forecast(&best, ranking.reachable_tokens(), work_tokens);
             match books.reserve(id, seat.place, placed.clone(), forecast, now) {
                 Ok(()) => reserved = Some(placed),

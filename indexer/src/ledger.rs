@@ -62,8 +62,9 @@ pub struct Forecast {
     pub cached_tokens: Vec<(Place, u32)>,
     /// Tokens of its only prompt, where they were made here of a text.
     pub prompt_tokens: Option<u32>,
-    /// Tokens that its place had to compute before its first one: those that waited there, and its own.
-    pub work_tokens: u64,
+    /// Tokens that its place had to compute before its first one: those that waited there, and its own. None: its
+    /// size, or what the place's cache holds of it, was not known.
+    pub work_tokens: Option<u64>,
     /// Tokens of its prompt; 0: not known.
     pub size_tokens: u32,
     /// Tokens of it that the best holder had.

@@ -245,12 +245,12 @@ impl Reporter {
         self.books.lock().ledger().get(id).map(|entry| entry.reservation.place)
     }
 
-    /// Learns from the time to a first token.
+    /// Learns from the time to a first token, where it is known what had to be computed until then.
     fn note_speed(&self, place: StreamId, forecast: &Forecast, elapsed: Duration, snapshot: &Snapshot) {
         let Some((endpoint, rank)) = snapshot.by_place(place) else { return };
         let rank = usize::try_from(rank).ok().and_then(|rank| endpoint.ranks.get(rank));
-        if let Some(rank) = rank {
-            rank.meter.note_first_token(forecast.work_tokens, millis(elapsed), self.clock.now());
+        if let (Some(rank), Some(work_tokens)) = (rank, forecast.work_tokens) {
+            rank.meter.note_first_token(work_tokens, millis(elapsed), self.clock.now());
         }
     }
 

@@ -36,7 +36,7 @@ fn forecast() -> Forecast {
         policy: "cost",
         cached_tokens: Vec::new(),
         prompt_tokens: None,
-        work_tokens: 0,
+        work_tokens: None,
         size_tokens: 0,
         reachable_tokens: 0,
     }

@@ -59,12 +59,17 @@ impl Basis {
 // === impl Round ===
 
 impl Round<'_> {
+    /// Whether all that the request makes an engine compute is known, but for what its cache holds.
+    pub(super) fn is_size_known(&self) -> bool {
+        self.basis.measured.as_ref().is_some_and(Measured::is_all_of_its_request)
+    }
+
     /// What is predicted for each endpoint that may serve it.
     pub(super) fn forecast(
         &self,
         best: &[(&Seat, &Candidate, &Ranked)],
         reachable_tokens: u32,
-        work_tokens: u64,
+        work_tokens: Option<u64>,
     ) -> Forecast {
         let measured = self.basis.measured.as_ref().filter(|measured| measured.is_all_of_its_request());
         let predicts = self.basis.verdict.is_scored() && measured.is_some();

@@ -204,7 +204,7 @@ mod tests {
             policy: "cost",
             cached_tokens: Vec::new(),
             prompt_tokens: None,
-            work_tokens: 0,
+            work_tokens: None,
             size_tokens: 0,
             reachable_tokens: 0,
         };

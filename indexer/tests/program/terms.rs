@@ -8,6 +8,7 @@ use tonic::transport::Channel;
 use warmpath_proto::v1::scorer_client::ScorerClient;
 use warmpath_proto::v1::{Event, ScoreResponse};
 
+use crate::engine::{BLOCK, Engine};
 use crate::support::{Indexer, config, end, eventually, failed, first_byte, report, tokens};
 
 const HOSTS: [&str; 4] = ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.4:8000"];
@@ -25,6 +26,19 @@ fn first_byte_after(decision_id: u64, endpoint: &str, elapsed_us: u64) -> Event 
     Event { elapsed_us, ..first_byte(decision_id, endpoint) }
 }
 
+/// A configuration of these engines as the first of [`HOSTS`], all of whose events are read.
+fn heard(engines: &[Engine]) -> String {
+    let endpoints: String = HOSTS
+        .iter()
+        .zip(engines)
+        .map(|(host, engine)| format!("    - {{ address: \"{host}\", events: \"{}\" }}\n", engine.events))
+        .collect();
+    format!(
+        "listen: {{ grpc: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\nmodels: [{{ name: tiny }}]\n\
+         scrape: {{ interval_ms: 60000, failures_to_avoid: 1000 }}\nendpoints:\n  static:\n{endpoints}"
+    )
+}
+
 async fn endpoint(indexer: &Indexer, name: &str) -> Value {
     let state = indexer.state().await;
     let found = state["endpoints"].as_array().unwrap().iter().find(|e| e["endpoint"] == name).cloned();
@@ -35,8 +49,17 @@ async fn endpoint(indexer: &Indexer, name: &str) -> Value {
 /// open, it gets fewer.
 #[tokio::test]
 async fn a_slow_endpoint_is_found_and_gets_less() {
-    let indexer = Indexer::start(&config(&HOSTS)).await;
+    let mut engines = HOSTS.map(|_| Engine::start());
+    let indexer = Indexer::start(&heard(&engines)).await;
     let mut client = indexer.client().await;
+    for engine in &mut engines {
+        // One block each that no prompt has, so that all caches are known.
+        engine.store(90_000_000..90_000_000 + BLOCK);
+    }
+    eventually("all are heard", async || {
+        indexer.state().await["index"]["references"].as_u64() == Some(HOSTS.len() as u64)
+    })
+    .await;
     let slow = HOSTS[0];
     let mut number = 0;
     // Each endpoint in turn, so that all show what they need; nothing else waits there.
@@ -71,6 +94,36 @@ async fn a_slow_endpoint_is_found_and_gets_less() {
     }
     let of_slow = picks.remove(slow).unwrap_or(0);
     assert!(of_slow >= 5 && picks.values().all(|count| of_slow * 3 < count * 2), "{of_slow} {picks:?}");
+    indexer.stop().await;
+}
+
+/// Of an endpoint that tells no events, nobody knows what its cache spares it: an answer that comes early says nothing.
+#[tokio::test]
+async fn where_a_cache_is_not_known_no_speed_is_learnt() {
+    let mut engine = Engine::start();
+    let others = "    - { address: \"10.0.0.2:8000\" }\n    - { address: \"10.0.0.3:8000\" }\n";
+    let yaml = format!("{}{others}", heard(std::slice::from_ref(&engine)));
+    let indexer = Indexer::start(&yaml).await;
+    let mut client = indexer.client().await;
+    engine.store(90_000_000..90_000_000 + BLOCK);
+    eventually("it is heard", async || indexer.state().await["index"]["references"].as_u64() == Some(1))
+        .await;
+    for number in 0..90 {
+        let request = warmpath_proto::v1::ScoreRequest {
+            policy: "round_robin".into(),
+            ..tokens(number * 1000..number * 1000 + 1000)
+        };
+        let answer = client.score(request).await.unwrap().into_inner();
+        let endpoint = picked(&answer);
+        let us = if endpoint == HOSTS[1] { 25_000 } else { 100_000 };
+        let id = answer.decision_id;
+        report(&mut client, vec![first_byte_after(id, &endpoint, us), end(id, &endpoint, None)]).await;
+    }
+    // Longer than between two comparisons of speeds.
+    tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+    for host in &HOSTS[..3] {
+        assert_eq!(endpoint(&indexer, host).await["ranks"][0]["slowness"], 1.0, "{host}");
+    }
     indexer.stop().await;
 }
 
