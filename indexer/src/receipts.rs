@@ -20,6 +20,8 @@ mod tests;
 
 /// Candidates told of one decision, best first; the rest is only counted.
 pub const CANDIDATES_MAX: usize = 16;
+/// Receipts shown at once, however many are asked for.
+pub const SHOWN_MAX: usize = 256;
 
 /// One decision.
 #[derive(Clone, Debug, Serialize)]
@@ -125,7 +127,7 @@ pub struct Receipts {
 
 #[derive(Debug, Default)]
 struct Ring {
-    receipts: VecDeque<(DecisionId, Receipt)>,
+    receipts: VecDeque<(DecisionId, Arc<Receipt>)>,
     /// Number of the first one in the ring; they are numbered through.
     first: u64,
     numbers: HashMap<DecisionId, u64>,
@@ -138,6 +140,7 @@ pub struct Wanted {
     /// Among the candidates' first, or the one that was used.
     pub endpoint: Option<String>,
     pub policy: Option<String>,
+    /// [`SHOWN_MAX`] at most.
     pub limit: usize,
 }
 
@@ -163,7 +166,7 @@ impl Receipts {
         }
         let number = ring.first + ring.receipts.len() as u64;
         ring.numbers.insert(id, number);
-        ring.receipts.push_back((id, receipt));
+        ring.receipts.push_back((id, Arc::new(receipt)));
     }
 
     /// The first byte came.
@@ -194,20 +197,22 @@ impl Receipts {
         }
     }
 
-    /// The newest that are wanted, newest first.
-    pub fn newest(&self, wanted: &Wanted) -> Vec<Receipt> {
+    /// The newest that are wanted, newest first, each as it is now.
+    pub fn newest(&self, wanted: &Wanted) -> Vec<Arc<Receipt>> {
         let ring = self.ring.lock();
         let receipts = ring.receipts.iter().rev().map(|(_, receipt)| receipt);
-        receipts.filter(|receipt| wanted.is_met_by(receipt)).take(wanted.limit).cloned().collect()
+        let limit = wanted.limit.min(SHOWN_MAX);
+        receipts.filter(|receipt| wanted.is_met_by(receipt)).take(limit).cloned().collect()
     }
 
     /// The receipt as it is then, where a line in the log may need it.
-    fn change(&self, id: DecisionId, change: impl FnOnce(&mut Fate)) -> Option<Receipt> {
+    fn change(&self, id: DecisionId, change: impl FnOnce(&mut Fate)) -> Option<Arc<Receipt>> {
         let mut ring = self.ring.lock();
         let number = *ring.numbers.get(&id)?;
         let at = usize::try_from(number.checked_sub(ring.first)?).ok()?;
         let (_, receipt) = ring.receipts.get_mut(at)?;
-        change(&mut receipt.fate);
+        // A copy only where somebody is just being shown it.
+        change(&mut Arc::make_mut(receipt).fate);
         (self.log_share > 0.0).then(|| receipt.clone())
     }
 }

@@ -9,7 +9,7 @@ use warmpath_core::rank::Policy;
 
 use super::Admin;
 use crate::explain;
-use crate::receipts::Wanted;
+use crate::receipts::{Receipt, Wanted};
 
 /// Receipts shown unless more are asked for.
 const LIMIT_DEFAULT: usize = 20;
@@ -22,6 +22,7 @@ pub(super) struct Selection {
     /// That was picked, or used.
     endpoint: Option<String>,
     policy: Option<String>,
+    /// At most [`crate::receipts::SHOWN_MAX`] are shown.
     limit: Option<usize>,
 }
 
@@ -41,7 +42,8 @@ fn chat() -> String {
 pub(super) async fn receipts(State(admin): State<Admin>, Query(selection): Query<Selection>) -> Response {
     let Selection { decision, endpoint, policy, limit } = selection;
     let wanted = Wanted { decision, endpoint, policy, limit: limit.unwrap_or(LIMIT_DEFAULT) };
-    Json(admin.receipts.newest(&wanted)).into_response()
+    let newest = admin.receipts.newest(&wanted);
+    Json(newest.iter().map(|receipt| &**receipt).collect::<Vec<&Receipt>>()).into_response()
 }
 
 pub(super) async fn explain(State(admin): State<Admin>, Query(way): Query<Way>, body: Bytes) -> Response {

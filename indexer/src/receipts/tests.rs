@@ -75,6 +75,21 @@ fn what_became_of_it_is_joined_also_after_others_left() {
 }
 
 #[test]
+fn what_is_shown_is_bounded_and_stays_as_it_was() {
+    let receipts = keeping(2 * SHOWN_MAX);
+    for number in 1..=2 * SHOWN_MAX as u64 {
+        receipts.keep(DecisionId(number), receipt(number, "a"));
+    }
+    let shown = receipts.newest(&Wanted { limit: usize::MAX, ..Wanted::default() });
+    assert_eq!(shown.len(), SHOWN_MAX);
+    let again = receipts.newest(&Wanted { limit: 1, ..Wanted::default() });
+    assert!(Arc::ptr_eq(&shown[0], &again[0]), "not copied");
+    receipts.ended(DecisionId(2 * SHOWN_MAX as u64), &Fate::default());
+    assert!(!shown[0].fate.is_over);
+    assert!(receipts.newest(&Wanted { limit: 1, ..Wanted::default() })[0].fate.is_over);
+}
+
+#[test]
 fn a_ring_of_none_keeps_none() {
     let receipts = keeping(0);
     assert!(!receipts.are_kept());

@@ -46,7 +46,7 @@ async fn a_split_is_one_line_and_everything_tells_the_policy() {
         assert_eq!(answered, f64::from(count * 2));
         let (_, receipts) = indexer.get(&format!("/receipts?policy={policy}&limit=1000")).await;
         let receipts: Vec<serde_json::Value> = serde_json::from_str(&receipts).unwrap();
-        assert_eq!(receipts.len(), usize::try_from(count * 2).unwrap());
+        assert_eq!(receipts.len(), usize::try_from(count * 2).unwrap().min(256));
     }
     indexer.stop().await;
 }
