@@ -332,9 +332,10 @@ impl Reporter {
     }
 
     /// All that its engine can find of a prompt is known: its events are all here, and it has no other medium to load
-    /// blocks from, which would count as cached too.
+    /// blocks from, which would count as cached too. Where somebody writes the index, or waits to, this is not waited
+    /// for: one comparison less.
     fn is_known_whole(&self, place: StreamId) -> bool {
-        let stats = self.index.read().stream_stats(place);
+        let stats = self.index.try_read().and_then(|index| index.stream_stats(place));
         stats.is_some_and(|stream| stream.trust == Trust::Live && !stream.has_other_media)
     }
 
