@@ -21,8 +21,12 @@ const KEPT: [&str; 12] = [
     "vllm:prompt_tokens_total",
     "sglang:cached_tokens_total",
     "sglang:prompt_tokens_total",
-    "process_start_time_seconds",
+    START_TIME,
 ];
+/// When a program started, in seconds since 1970.
+const START_TIME: &str = "process_start_time_seconds";
+/// Start times that differ by less are the same, in seconds: nothing starts twice within a second.
+const START_TIME_ROUNDING: f64 = 1.0;
 
 // === impl Samples ===
 
@@ -33,16 +37,26 @@ impl Samples {
         Self(text.lines().filter(kept).filter_map(read_line).collect())
     }
 
-    /// What was counted between `earlier` and this; all of it where the program has started since then.
+    /// What was counted between `earlier` and this. All of it where the program has started since then, by its start
+    /// time; where it tells none, all of what is less now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
+        let is_another = self.has_started_after(earlier);
         let difference = |(name, value): (&String, &f64)| {
             let before = earlier.0.get(name).copied().unwrap_or(0.0);
             let is_gauge = !name.contains("_total");
-            let counted = if is_gauge || before > *value { *value } else { *value - before };
+            let counted = if is_gauge || is_another || before > *value { *value } else { *value - before };
             (name.clone(), counted)
         };
         Self(self.0.iter().map(difference).collect())
+    }
+
+    fn has_started_after(&self, earlier: &Self) -> bool {
+        let start = |samples: &Self| samples.0.get(START_TIME).copied();
+        match (start(self), start(earlier)) {
+            (Some(now), Some(before)) => (now - before).abs() >= START_TIME_ROUNDING,
+            _ => false,
+        }
     }
 
     /// The sum of a family's samples that have all of these labels.
@@ -131,6 +145,19 @@ mod tests {
         assert_eq!(between.sum("warmpath_kv_gaps_total", &[]), 4.0);
         assert_eq!(between.sum("warmpath_decisions_total", &[]), 30.0, "it has started anew");
         assert_eq!(between.sum("warmpath_kv_trust", &[]), 1.0, "what is no counter stays");
+    }
+
+    /// A new process that counted more than the old one did: nothing of the old one is taken away.
+    #[test]
+    fn what_another_process_counted_is_all_its_own() {
+        let at = |start: f64, hits: u64| {
+            Samples::parse(&format!(
+                "process_start_time_seconds {start}\nvllm:prefix_cache_hits_total{{engine=\"0\"}} {hits}\n"
+            ))
+        };
+        let hits = |samples: Samples| samples.sum("vllm:prefix_cache_hits_total", &[]);
+        assert_eq!(hits(at(1.7e9, 500).since(&at(1.7e9, 100))), 400.0);
+        assert_eq!(hits(at(1.7e9 + 60.0, 500).since(&at(1.7e9, 100))), 500.0);
     }
 
     #[test]

@@ -88,14 +88,14 @@ const HIT_FAMILIES: [(&str, &str); 3] = [
 // === impl Report ===
 
 impl Report {
-    /// What was counted between two readings. A program that only the later one has counts from its start.
+    /// What was counted between two readings. A program that only the later one has counts from its start; one that
+    /// could not be read at either is left out, and named.
     pub fn between(earlier: &Reading, later: &Reading) -> Self {
         let indexers = differences(&earlier.indexers, &later.indexers);
         let engines = differences(&earlier.engines, &later.engines);
         let a_spread = spread(&indexers);
         let b_engines: Vec<EngineHits> = engines.iter().map(|(name, samples)| hits(name, samples)).collect();
         let sum = |of: fn(&EngineHits) -> f64| b_engines.iter().map(of).sum::<f64>();
-        let problems = |source: &Source| Some(format!("{}: {}", source.name, source.problem.as_ref()?));
         Self {
             from_unix_ms: earlier.at_unix_ms,
             to_unix_ms: later.at_unix_ms,
@@ -105,21 +105,35 @@ impl Report {
             b_engines,
             c_indexers: indexers.iter().map(|(name, samples)| did(name, samples)).collect(),
             c_policies: policies(&indexers),
-            problems: later.indexers.iter().chain(&later.engines).filter_map(problems).collect(),
+            problems: problems(earlier, later),
         }
     }
 }
 
-/// What each source counted, by its name.
+/// What each source counted, by its name. Without a reading at the beginning, what one counted before is not known.
 fn differences(earlier: &[Source], later: &[Source]) -> Vec<(String, Samples)> {
     let read = later.iter().filter(|source| source.problem.is_none());
-    read.map(|source| {
-        let before = earlier.iter().find(|before| before.name == source.name);
-        let samples =
-            before.map_or_else(|| source.samples.clone(), |before| source.samples.since(&before.samples));
-        (source.name.clone(), samples)
+    read.filter_map(|source| {
+        let samples = match earlier.iter().find(|before| before.name == source.name) {
+            None => source.samples.clone(),
+            Some(Source { problem: Some(_), .. }) => return None,
+            Some(before) => source.samples.since(&before.samples),
+        };
+        Some((source.name.clone(), samples))
     })
     .collect()
+}
+
+/// Every source that could not be read, and when.
+fn problems(earlier: &Reading, later: &Reading) -> Vec<String> {
+    let of = |reading: &Reading, when: &str| -> Vec<String> {
+        let sources = reading.indexers.iter().chain(&reading.engines);
+        let problem = |source: &Source| Some(format!("{}: {}{when}", source.name, source.problem.as_ref()?));
+        sources.filter_map(problem).collect()
+    };
+    let mut all = of(earlier, " (at the beginning)");
+    all.extend(of(later, ""));
+    all
 }
 
 fn spread(indexers: &[(String, Samples)]) -> Vec<Served> {
@@ -352,6 +366,26 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
+    }
+
+    /// An engine that did not answer at the beginning would otherwise count with all that it did in its life.
+    #[test]
+    fn who_was_not_read_at_the_beginning_is_left_out_and_named() {
+        let broken = |name| Source { problem: Some("timed out".to_owned()), ..source(name, "") };
+        let earlier =
+            reading(1000, vec![indexer("i1", 10), broken("i2")], vec![broken("a:1"), engine("b:1", 10, 0)]);
+        let later = reading(
+            2000,
+            vec![indexer("i1", 40), indexer("i2", 900)],
+            vec![engine("a:1", 90_000, 90_000), engine("b:1", 110, 50)],
+        );
+        let report = Report::between(&earlier, &later);
+        assert_eq!(report.b_hit_rate, Some(0.5));
+        assert_eq!(report.c_policies[0].decisions, 30.0);
+        assert_eq!(
+            report.problems,
+            ["i2: timed out (at the beginning)", "a:1: timed out (at the beginning)"]
+        );
     }
 
     #[test]
