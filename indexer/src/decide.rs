@@ -57,7 +57,7 @@ use crate::lengths::OutputLengths;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::receipts::{self, Considered, Fate, Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
-use candidates::{Circumstances, Seat, gather, serving, weighed, willing};
+use candidates::{Circumstances, Seat, choosable, gather, serving, weighed};
 use measure::{Job, Measured, Measurer};
 use metrics::{ChoiceLabels, DecideMetrics, DecisionLabels};
 use pool::{Lane, Pool, PoolError};
@@ -235,12 +235,7 @@ impl Decider {
             None => snapshot.usable().collect(),
         };
         let keeper = question.previous_response.and_then(|key| self.keeper(key, &snapshot, &serving));
-        let mut endpoints = willing(&serving, self.clock.now());
-        // Only it can answer, whether it may get something new or not.
-        let kept = serving.iter().find(|endpoint| Some(&endpoint.name) == keeper.as_ref());
-        if let Some(kept) = kept.filter(|kept| endpoints.iter().all(|other| other.name != kept.name)) {
-            endpoints.push(kept);
-        }
+        let endpoints = choosable(&serving, keeper.as_deref(), self.clock.now());
         let model =
             named.as_ref().map(|(model, target)| LoadedModel { index: target.model, load: model.load });
         // An adapter's folder on the engine is part of its hashes, and is not known.
@@ -441,7 +436,9 @@ impl Decider {
             zone: policy.zone.as_deref(),
             other_zone_tokens: policy.other_zone_tokens,
         };
-        let (seats, candidates) = gather(round.endpoints, cached, circumstances);
+        // While the prompt was measured, another request may have become the one that tries an endpoint anew.
+        let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
+        let (seats, candidates) = gather(&endpoints, cached, circumstances);
         let mut ranked = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
         if let Some(keeper) = &round.keeper {
             put_first(keeper, &mut ranked, &seats);

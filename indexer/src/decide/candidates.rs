@@ -52,7 +52,7 @@ pub(super) fn weighed(hits: &Hits, place: StreamId, weight: f64) -> u32 {
 
 /// Those that may get something new: neither draining nor failing all the time. Where that would leave nobody, failing ones
 /// are used, and where all drain, all.
-pub(super) fn willing<'a>(endpoints: &[&'a Endpoint], now: Millis) -> Vec<&'a Endpoint> {
+fn willing<'a>(endpoints: &[&'a Endpoint], now: Millis) -> Vec<&'a Endpoint> {
     let those = |wanted: &dyn Fn(&Endpoint) -> bool| -> Vec<&'a Endpoint> {
         endpoints.iter().copied().filter(|endpoint| wanted(endpoint)).collect()
     };
@@ -62,6 +62,21 @@ pub(super) fn willing<'a>(endpoints: &[&'a Endpoint], now: Millis) -> Vec<&'a En
     }
     let staying = those(&|endpoint| !endpoint.meter.is_draining());
     if staying.is_empty() { endpoints.to_vec() } else { staying }
+}
+
+/// Those that may get this request: the willing ones and, whether it may get something new or not, the one that alone can
+/// answer it.
+pub(super) fn choosable<'a>(
+    endpoints: &[&'a Endpoint],
+    keeper: Option<&str>,
+    now: Millis,
+) -> Vec<&'a Endpoint> {
+    let mut chosen = willing(endpoints, now);
+    let kept = endpoints.iter().copied().find(|endpoint| Some(&*endpoint.name) == keeper);
+    if let Some(kept) = kept.filter(|kept| chosen.iter().all(|other| other.name != kept.name)) {
+        chosen.push(kept);
+    }
+    chosen
 }
 
 /// What candidates are made of beside the endpoints themselves.

@@ -131,7 +131,7 @@ fn who_drains_or_keeps_failing_gets_nothing_new_unless_nobody_else_is_left() {
     let fleet = fleet();
     let all: Vec<_> = fleet.usable().collect();
     let outliers = Outliers { failures: 1, eject_ms: 1000 };
-    let left = |now| names(&willing(&all, Millis(now)));
+    let left = |now| names(&choosable(&all, None, Millis(now)));
     all[0].meter.set_draining(true);
     assert_eq!(left(0), ["10.0.0.2:80", "10.0.0.3:80"]);
     all[1].meter.hear(Heard::Failed, outliers, Millis(0));
@@ -144,6 +144,23 @@ fn who_drains_or_keeps_failing_gets_nothing_new_unless_nobody_else_is_left() {
     assert_eq!(left(0).len(), 3, "all drain");
     all[1].meter.set_draining(false);
     assert_eq!(left(1000), ["10.0.0.2:80"], "its time is over");
+}
+
+/// Two requests are measured at the same time, and both see that the endpoint may be tried: the first one to pick is its
+/// only probe.
+#[test]
+fn who_comes_late_for_the_probe_goes_elsewhere() {
+    let fleet = fleet();
+    let all: Vec<_> = fleet.usable().collect();
+    let outliers = Outliers { failures: 1, eject_ms: 1000 };
+    all[0].meter.hear(Heard::Failed, outliers, Millis(0));
+    let seen = choosable(&all, None, Millis(1000));
+    assert_eq!(seen.len(), 3, "its time is over");
+    all[0].meter.hear(Heard::Picked, outliers, Millis(1000));
+    assert_eq!(names(&choosable(&seen, None, Millis(1000))), ["10.0.0.2:80", "10.0.0.3:80"]);
+    // Whoever has nobody else goes there all the same, and so does what only it can answer.
+    assert_eq!(names(&choosable(&seen[..1], None, Millis(1000))), ["10.0.0.1:80"]);
+    assert_eq!(choosable(&seen, Some("10.0.0.1:80"), Millis(1000)).len(), 3);
 }
 
 #[test]
