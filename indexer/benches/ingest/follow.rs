@@ -30,7 +30,8 @@ pub(crate) fn run(number: usize, pace: Pace) {
     let mut input = publisher.stdin.take().unwrap();
 
     let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([7; 16]), IndexLimits::default())));
-    let ingest = ingest::start(IngestConfig::default(), Arc::clone(&index), Clock::start()).unwrap();
+    let ingest =
+        ingest::start(IngestConfig::default(), Arc::clone(&index), Clock::start(), Vec::new()).unwrap();
     let addresses = lines.next().unwrap();
     for (id, address) in (0..).zip(addresses.split(' ')) {
         let endpoint = format!("publisher-{id}");
