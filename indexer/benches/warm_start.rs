@@ -3,6 +3,13 @@
 //! `cargo bench --package warmpath-indexer --bench warm_start`; needs `redis-server`. Prints one table. Eight streams of
 //! 131,072 blocks each; a quarter of the blocks are held by all of them.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a bench without its Redis has nothing to measure"
+)]
+#![expect(clippy::print_stdout, reason = "figures go there")]
+
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
