@@ -20,6 +20,7 @@ mod malformed;
 mod many_indexers;
 #[cfg(test)]
 mod mirror;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod pass_through;

@@ -73,7 +73,11 @@ fn every_form_of_the_input_of_a_response_is_answered_and_scored() {
 fn conversations_of_responses_and_messages_stay_where_they_began() {
     case(without_speculation().map(|stack| stack.engines(3)), async |stack| {
         let mut homes = BTreeSet::new();
-        for talk in 0..4_u64 {
+        // Which of several equals gets a prompt that nobody knows is chance.
+        for talk in 0..40_u64 {
+            if talk >= 4 && homes.len() > 1 {
+                break;
+            }
             let seed = 1000 * (talk + 1);
             let system = text(seed, 150);
             let mut turns = Vec::new();

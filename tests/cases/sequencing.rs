@@ -143,7 +143,11 @@ fn engines_of_two_versions_in_one_pool_are_both_known() {
     });
     case(stack, async |stack| {
         let mut used = BTreeSet::new();
-        for seed in 0..6 {
+        // Which of two equals gets a prompt that nobody knows is chance.
+        for seed in 0..60 {
+            if seed >= 6 && used.len() == 2 {
+                break;
+            }
             let first = stack.send_predicted(completion(text(seed, 160))).await?.receipt();
             let again = stack.send_predicted(completion(text(seed, 160))).await?.receipt();
             assert_eq!((&again.endpoint, again.cached_tokens), (&first.endpoint, Some(144)));

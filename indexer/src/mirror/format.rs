@@ -114,20 +114,19 @@ fn pool_to_wire(pool: PoolImage) -> v1::KvPool {
         chain: hold.chain,
         leading: hold.leading,
         scattered: hold.scattered,
-        others: hold.others.into(),
+        others: hold.others,
     };
-    let unplaced =
-        |(hash, copies): (u64, PerGroup)| v1::UnplacedCopies { hash, copies: copies.to_vec().into() };
+    let unplaced = |(hash, copies): (u64, PerGroup)| v1::UnplacedCopies { hash, copies: copies.to_vec() };
     let spare = |(chain, offset, copies): (u32, u32, PerGroup)| v1::SpareCopies {
         chain,
         offset,
-        copies: copies.to_vec().into(),
+        copies: copies.to_vec(),
     };
     v1::KvPool {
         hashes: pool.hashes,
         chains: pool.chains,
         offsets: pool.offsets,
-        copies: pool.copies.into(),
+        copies: pool.copies,
         holds: pool.holds.into_iter().map(hold).collect(),
         unplaced: pool.unplaced.into_iter().map(unplaced).collect(),
         spare: pool.spare.into_iter().map(spare).collect(),
@@ -185,7 +184,7 @@ fn pool_from_wire(pool: Option<v1::KvPool>) -> Result<PoolImage, FormatError> {
         chain: hold.chain,
         leading: hold.leading,
         scattered: hold.scattered,
-        others: hold.others.into(),
+        others: hold.others,
     };
     let unplaced = |one: v1::UnplacedCopies| Ok::<_, FormatError>((one.hash, per_group(&one.copies)?));
     let spare = |one: v1::SpareCopies| Ok::<_, FormatError>((one.chain, one.offset, per_group(&one.copies)?));
@@ -193,7 +192,7 @@ fn pool_from_wire(pool: Option<v1::KvPool>) -> Result<PoolImage, FormatError> {
         hashes: pool.hashes,
         chains: pool.chains,
         offsets: pool.offsets,
-        copies: pool.copies.into(),
+        copies: pool.copies,
         holds: pool.holds.into_iter().map(hold).collect(),
         unplaced: pool.unplaced.into_iter().map(unplaced).collect::<Result<_, _>>()?,
         spare: pool.spare.into_iter().map(spare).collect::<Result<_, _>>()?,
