@@ -38,6 +38,7 @@ mod split;
 mod tests;
 mod turns;
 mod verdict;
+mod way;
 
 pub use candidates::SAMPLE_BEATS;
 pub use keys::PromptMemo;
@@ -60,18 +61,13 @@ use crate::volatile::VolatileHeads;
 use candidates::{Circumstances, Seat, choosable, gather, serving, weighed};
 use measure::{Job, Measured, Measurer};
 use metrics::{ChoiceLabels, DecideMetrics, DecisionLabels};
-use pool::{Lane, Pool, PoolError};
+use pool::{Pool, PoolError};
 use recognize::{Recognizable, Recognizer};
 use round::{Basis, Round, best_of_each_endpoint, put_first};
 use split::Split;
 use turns::Turns;
+use way::Way;
 
-/// Prompts of up to this many token ids are looked up at once, without a hop to another thread: 32,768 tokens are 2,048
-/// blocks of 16, about 40 µs of hashing.
-const INLINE_TOKENS_MAX: usize = 32_768;
-/// Texts of more than this many bytes are tokenized in the long lane. The slowest kind of text, one endless word, takes
-/// some hundred milliseconds at this size; prose takes the 50 ms that an answer usually has.
-const QUICK_TEXT_BYTES_MAX: usize = 256 << 10;
 /// Costs within one block are equal; this is a block where none has been learnt.
 const TIE_TOKENS_DEFAULT: u32 = 16;
 
@@ -307,15 +303,13 @@ impl Decider {
         if let Prompt::Absent(reason) = job.prompt {
             return Err(reason);
         }
-        let inline = job.prompt.token_count().is_some_and(|tokens| tokens <= INLINE_TOKENS_MAX);
-        let bytes = job.prompt.bytes();
-        let is_text = job.prompt.token_count().is_none();
-        let lane = if is_text && bytes > QUICK_TEXT_BYTES_MAX { Lane::Long } else { Lane::Quick };
-        if inline {
-            return self.measurer.measure(job);
-        }
+        let encoder = job.model.renderer.as_deref().map(|renderer| renderer.encoder().kind);
         job.give_up_at = answer_by;
-        let measurer = self.measurer.clone();
+        let lane = match Way::of(&job.prompt, encoder) {
+            Way::AtOnce => return self.measurer.measure_here(job),
+            Way::Pool(lane) => lane,
+        };
+        let (bytes, measurer) = (job.prompt.bytes(), self.measurer.clone());
         let measuring = self.pool.run(lane, bytes, answer_by, move || measurer.measure(job));
         measuring.await.unwrap_or_else(|error| {
             Err(match error {

@@ -95,6 +95,22 @@ impl Process {
         Ok(true)
     }
 
+    /// CPU time that it has used so far, of all its threads, in user and kernel mode (`/proc/<pid>/stat`, fields 14 and
+    /// 15, in ticks of the kernel's clock).
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The second field is the name in brackets, which may hold spaces.
+        let (_, fields) = stat.rsplit_once(") ").context("no name in /proc/<pid>/stat")?;
+        let ticks: u64 = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(str::parse::<u64>)
+            .sum::<Result<_, _>>()
+            .context("no ticks")?;
+        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
     fn send(&self, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
         kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))

@@ -93,6 +93,8 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
 
 async fn serve(listener: TcpListener, shared: Arc<Mutex<Shared>>) {
     while let Ok((connection, _peer)) = listener.accept().await {
+        // Or small answers wait for the other end's delayed acknowledgement; where it fails, they come later.
+        drop(connection.set_nodelay(true));
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let service = service_fn(|request| answer(request, Arc::clone(&shared)));

@@ -1,5 +1,6 @@
 //! Prompt → tokens → block keys: the long part of a decision, done before any lock is taken.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -96,6 +97,11 @@ impl Job {
 // === impl Measurer ===
 
 impl Measurer {
+    /// Like [`Self::measure`], on a thread that must live on whatever happens.
+    pub(super) fn measure_here(&self, job: Job) -> Result<Measured, Reason> {
+        catch_unwind(AssertUnwindSafe(|| self.measure(job))).unwrap_or(Err(Reason::Failed))
+    }
+
     /// Runs the whole of it on the calling thread.
     pub(super) fn measure(&self, mut job: Job) -> Result<Measured, Reason> {
         let (single, is_ours) = (job.prompt.count() == 1, job.prompt.is_counted_by_usage());
