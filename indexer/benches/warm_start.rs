@@ -1,7 +1,8 @@
 //! What a warm start costs: images of a million block references, in a real Redis.
 //!
 //! `cargo bench --package warmpath-indexer --bench warm_start`; needs `redis-server`. Prints one table. Eight streams of
-//! 131,072 blocks each; a quarter of the blocks are held by all of them.
+//! 131,072 blocks each; a quarter of the blocks are held by all of them. Then what saving costs where engines store 100,000
+//! blocks a second: CPU of this thread and of Redis for one round of all streams, and the bytes that are written.
 
 #![expect(
     clippy::expect_used,
@@ -15,8 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use warmpath_indexer::config::Config;
 use warmpath_indexer::ingest::Taken;
-use warmpath_indexer::mirror::{self, MirrorMetrics, RedisAccess, RedisStore, Store, StreamName, load};
+use warmpath_indexer::mirror::{self, MirrorMetrics, RedisStore, Store, StreamName, load};
 use warmpath_kv::event::{EngineHash, Stored};
 use warmpath_kv::index::Origin;
 use warmpath_kv::{Batch, Event, Index, IndexLimits, KeyHasher, StreamId};
@@ -30,6 +33,8 @@ const SHARED: u32 = PROMPTS / 4;
 const SECRET: [u8; 16] = [3; 16];
 const ROUNDS: usize = 5;
 const LONG: Duration = Duration::from_secs(60);
+/// Between rounds of saving, by default.
+const INTERVAL: Duration = Duration::from_secs(10);
 
 struct Redis {
     child: Child,
@@ -54,21 +59,26 @@ impl Redis {
     }
 
     fn store(&self) -> RedisStore {
-        let access = RedisAccess {
-            host: "127.0.0.1".to_owned(),
-            port: self.port,
-            database: 0,
-            username: None,
-            password: None,
-        };
-        RedisStore::new(access, "bench", LONG * 60, LONG).expect("a store")
+        let text = format!("mirror: {{ redis: \"127.0.0.1:{}\", timeout_ms: 60000 }}", self.port);
+        let config = Config::parse(&text).expect("a configuration");
+        let access = config.redis_access().expect("no files").expect("a mirror");
+        RedisStore::new(access, "bench", LONG * 60)
+    }
+
+    fn info(&self, section: &str, name: &str) -> String {
+        let info = Command::new("redis-cli").args(["-p", &self.port.to_string(), "info", section]).output();
+        let text = String::from_utf8(info.expect("redis-cli").stdout).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.expect("what Redis tells").trim().to_owned()
     }
 
     fn used_memory(&self) -> u64 {
-        let info = Command::new("redis-cli").args(["-p", &self.port.to_string(), "info", "memory"]).output();
-        let text = String::from_utf8(info.expect("redis-cli").stdout).expect("text");
-        let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        line.expect("used_memory").trim().parse().expect("a number")
+        self.info("memory", "used_memory").parse().expect("a number")
+    }
+
+    fn cpu(&self) -> Duration {
+        let seconds = |name| self.info("cpu", name).parse::<f64>().expect("seconds");
+        Duration::from_secs_f64(seconds("used_cpu_sys") + seconds("used_cpu_user"))
     }
 }
 
@@ -106,6 +116,17 @@ fn filled() -> Index {
     index
 }
 
+/// Of this process.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("nanoseconds"))
+}
+
+/// Of a core, in percent, where a round comes every interval.
+fn share(cpu: Duration) -> f64 {
+    cpu.as_secs_f64() / INTERVAL.as_secs_f64() * 100.0
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -117,10 +138,7 @@ fn main() {
     let references = index.stats().references;
     let redis = Redis::start();
     let before = redis.used_memory();
-    let store = {
-        let _entered = runtime.enter();
-        redis.store()
-    };
+    let store = redis.store();
     runtime.block_on(store.agree(SECRET)).expect("agreed");
 
     let (mut gathering, mut encoding, mut saving, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -130,7 +148,7 @@ fn main() {
         let gathered = index.gather(StreamId(stream)).expect("a whole stream");
         gathering.push(begun.elapsed());
         let begun = Instant::now();
-        let taken = Taken { seq: 1, digest: [0; 16], gathered };
+        let taken = Taken { seq: 1, digest: [0; 16], made_us: 1, gathered };
         let image = Bytes::from(mirror::encode(&name, taken, SECRET));
         encoding.push(begun.elapsed());
         bytes += image.len();
@@ -139,6 +157,19 @@ fn main() {
         saving.push(begun.elapsed());
     }
     let kept = redis.used_memory() - before;
+
+    // One round of a saver when every stream has changed, as they all have after ten seconds at 100,000 blocks a second.
+    let (own, theirs) = (cpu(), redis.cpu());
+    for _ in 0..ROUNDS {
+        for stream in 0..STREAMS {
+            let name = StreamName { endpoint: format!("10.0.0.{stream}:8000"), rank: 0 };
+            let gathered = index.gather(StreamId(stream)).expect("a whole stream");
+            let taken = Taken { seq: 1, digest: [0; 16], made_us: 1, gathered };
+            let image = Bytes::from(mirror::encode(&name, taken, SECRET));
+            runtime.block_on(store.save(&name, image)).expect("saved");
+        }
+    }
+    let (own, theirs) = ((cpu() - own) / ROUNDS as u32, (redis.cpu() - theirs) / ROUNDS as u32);
 
     let (mut loading, mut restoring) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -163,4 +194,8 @@ fn main() {
     println!("load and decode all             {:?}", median(loading));
     println!("restore all                     {:?}", median(restoring));
     println!("warm start, all of it           {:?}", median(total));
+    println!("Redis MB per million blocks     {:.1}", per(kept as usize));
+    println!("one round, CPU of the saver     {own:?}, {:.2} % of a core", share(own));
+    println!("one round, CPU of Redis         {theirs:?}, {:.2} % of a core", share(theirs));
+    println!("written, MB a second            {:.2}", bytes as f64 / 1e6 / INTERVAL.as_secs_f64());
 }

@@ -1,7 +1,7 @@
 //! The composition root: builds every part in start order, and stops them in the order of the drain.
 //!
-//! The only place that knows all parts. [`App::build`] binds, loads and starts, and tells the real addresses;
-//! [`App::run_until`] watches the tasks, drains and returns.
+//! The only place that knows all parts. [`App::build`] binds, starts, loads and tells the real addresses, with both ports
+//! open from the first moment; [`App::run_until`] watches the tasks, drains and returns.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,14 +19,15 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use warmpath_kv::{Index, IndexLimits};
+use warmpath_kv::{Index, IndexLimits, KeyHasher};
+use warmpath_proto::v1::images_server::ImagesServer;
 use warmpath_proto::v1::peer_server::PeerServer;
 use warmpath_proto::v1::scorer_server::ScorerServer;
 
 use crate::admin::{Admin, EndpointCollector, StateSource};
 use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
-use crate::config::{Config, MirrorConfig};
+use crate::config::Config;
 use crate::decide::metrics::DecideMetrics;
 use crate::decide::{Decider, MemoCollector, PromptMemo, SAMPLE_BEATS, Shared};
 use crate::drift::{DriftMetrics, DriftWatch};
@@ -40,15 +41,15 @@ use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lengths::OutputLengths;
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
-use crate::mirror::{self, Loaded, MirrorMetrics, RedisAccess, RedisStore, Saver};
+use crate::mirror::{ImageService, MirrorMetrics, Peers, RedisAccess, RedisStore, Sources};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
 use crate::receipts::Receipts;
 use crate::report::Reporter;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
 use crate::sources::SourceWatch;
+use crate::start::Start;
 use crate::volatile::VolatileHeads;
-use crate::warmup::Warmup;
 
 /// The number of the configured endpoints among the sources; DNS names follow.
 const STATIC_SOURCE: usize = 0;
@@ -126,9 +127,8 @@ impl App {
         let clock = Clock::start();
         let view: Arc<View> = Arc::default();
         let (poller, engines) = Poller::new(config.scrape, clock, view.clone(), metrics.engines.clone());
-        let store = config.mirror.as_ref().map(mirror_store).transpose()?;
-        let loaded = load_mirror(store.as_ref(), &config, &readiness, &metrics.mirror).await;
-        let core = Core::new(&config, clock, view, engines, loaded, &metrics.mirror)?;
+        let store = config.redis_access()?.map(|access| redis_store(access, &config));
+        let core = Core::new(&config, clock, view, engines)?;
         let (reloads, orders) = mpsc::channel(reload::ORDERS_MAX);
         // Admin before the rest, so that the start can be watched.
         let decider = core.decider(&config, &metrics);
@@ -151,24 +151,16 @@ impl App {
         tasks.spawn("engines", poller.run(stop));
         let peer = start_peers(&mut tasks, &config, &core, &metrics);
 
+        let scorer = core.scorer(&config, decider.clone(), &metrics);
+        spawn_grpc(&mut tasks, grpc, scorer, peer, core.images(&metrics.mirror));
+        let start = core.start(&config, store, &readiness, decider, metrics.mirror.clone());
+        let stop = tasks.stop();
+        tasks.spawn("start", start.run(readiness.clone(), waiting.fleet, stop));
+
         let model_configs = config.models.clone();
         core.registry.install(tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??);
         drop(waiting.models);
-        spawn_grpc(&mut tasks, grpc, core.scorer(&config, decider, &metrics), peer);
         spawn_reloader(&mut tasks, core.reloader(config.clone(), file, &metrics), orders, hangups);
-
-        if let (Some(store), Some(mirror)) = (store, &config.mirror) {
-            let interval = Duration::from_millis(mirror.interval_ms);
-            let secret = core.index.read().secret();
-            let saver = Saver::new(store, core.ingest.clone(), secret, interval, metrics.mirror.clone());
-            let stop = tasks.stop();
-            tasks.spawn("mirror", saver.run(stop));
-        }
-        let deadline = Duration::from_millis(config.lifecycle.warmup_ms);
-        let ingest = core.ingest.clone();
-        let warmup = Warmup { view: core.view, ingest, deadline, mirror: metrics.mirror };
-        let stop = tasks.stop();
-        tasks.spawn("warmup", warmup.run(readiness.clone(), waiting.fleet, stop));
         let drain = Duration::from_millis(config.lifecycle.drain_ms);
         Ok(Self { bound, tasks, readiness, drain, ingest: core.ingest })
     }
@@ -222,19 +214,17 @@ impl Core {
         clock: Clock,
         view: Arc<View>,
         engines: watch::Receiver<Arc<Directory>>,
-        loaded: Loaded,
-        mirror: &MirrorMetrics,
     ) -> anyhow::Result<Self> {
-        let limits = IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() };
+        let limits = index_limits(config);
         let (index_mib, memo_mib) = (limits.bytes() >> 20, config.limits.prompt_memo_bytes >> 20);
         tracing::info!(index_mib, memo_mib, "memory that the block index and the prompt memo may take");
-        let (index, resumable) = loaded.restore(limits, mirror);
-        let index = Arc::new(RwLock::new(index));
+        // Empty, and without a stream, until it is known what there is to begin with.
+        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new(rand::random()), limits)));
         Ok(Self {
             clock,
             view,
             books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
-            ingest: Arc::new(ingest::start(IngestConfig::default(), index.clone(), clock, resumable)?),
+            ingest: Arc::new(ingest::start_held(IngestConfig::default(), index.clone(), clock)?),
             index,
             memo: Arc::new(PromptMemo::new(rand::random(), config.limits.prompt_memo_bytes)),
             registry: Arc::new(Registry::of_names(&config.models)),
@@ -260,6 +250,37 @@ impl Core {
             volatile: self.volatile.clone(),
             engines: self.engines.clone(),
         }
+    }
+
+    /// What takes up the knowledge of others; its guards hold readiness back from now on.
+    fn start(
+        &self,
+        config: &Config,
+        store: Option<RedisStore>,
+        readiness: &Readiness,
+        decider: Arc<Decider>,
+        metrics: MirrorMetrics,
+    ) -> Start {
+        let peers = Peers::new(config.peers.clone(), self.books.lock().own());
+        let saving = store.clone().zip(config.mirror.as_ref());
+        Start {
+            sources: Sources {
+                store: store.map(|store| (store, readiness.wait_for("mirror"))),
+                peers: (!peers.is_empty()).then(|| (peers, readiness.wait_for("images of peers"))),
+            },
+            patience: Duration::from_millis(config.lifecycle.warmup_ms),
+            limits: index_limits(config),
+            decider,
+            ingest: self.ingest.clone(),
+            view: self.view.clone(),
+            metrics,
+            saving: saving.map(|(store, mirror)| (store, Duration::from_millis(mirror.interval_ms))),
+        }
+    }
+
+    fn images(&self, metrics: &MirrorMetrics) -> ImagesServer<ImageService> {
+        let own = self.books.lock().own();
+        ImagesServer::new(ImageService::new(own, self.ingest.clone(), self.index.clone(), metrics.clone()))
     }
 
     fn decider(&self, config: &Config, metrics: &Metrics) -> Arc<Decider> {
@@ -344,35 +365,14 @@ impl Metrics {
     }
 }
 
-fn mirror_store(mirror: &MirrorConfig) -> anyhow::Result<RedisStore> {
-    let password = mirror.password_file.as_ref().map(|file| {
-        let text = std::fs::read_to_string(file);
-        text.with_context(|| format!("cannot read mirror.password_file {}", file.display()))
-    });
-    let access = RedisAccess {
-        host: mirror.redis.host().to_owned(),
-        port: mirror.redis.port(),
-        database: mirror.database,
-        username: mirror.username.clone(),
-        password: password.transpose()?.map(|password| password.trim_end().to_owned()),
-    };
-    let expiry = Duration::from_millis(mirror.expiry_ms);
-    let timeout = Duration::from_millis(mirror.timeout_ms);
-    Ok(RedisStore::new(access, &mirror.prefix, expiry, timeout)?)
+fn index_limits(config: &Config) -> IndexLimits {
+    IndexLimits { references_max: config.limits.index_blocks, ..IndexLimits::default() }
 }
 
-/// What the mirror has, if there is one; the program starts without it when the time of the warm-up is over.
-async fn load_mirror(
-    store: Option<&RedisStore>,
-    config: &Config,
-    readiness: &Readiness,
-    metrics: &MirrorMetrics,
-) -> Loaded {
-    // A secret of its own where nobody else has to understand the keys.
-    let own = rand::random();
-    let Some(store) = store else { return Loaded::nothing(own) };
-    let _waiting = readiness.wait_for("mirror");
-    mirror::load(store, own, Duration::from_millis(config.lifecycle.warmup_ms), metrics).await
+fn redis_store(access: RedisAccess, config: &Config) -> RedisStore {
+    let (prefix, expiry_ms) =
+        config.mirror.as_ref().map_or(("", 0), |mirror| (&mirror.prefix, mirror.expiry_ms));
+    RedisStore::new(access, prefix, Duration::from_millis(expiry_ms))
 }
 
 async fn bind(key: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -492,6 +492,7 @@ fn spawn_grpc(
     listener: TcpListener,
     scorer: ScorerServer<ScorerService>,
     peer: PeerServer<PeerService>,
+    images: ImagesServer<ImageService>,
 ) {
     let stop = tasks.stop();
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -502,7 +503,8 @@ fn spawn_grpc(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(scorer)
-        .add_service(peer);
+        .add_service(peer)
+        .add_service(images);
     tasks.spawn("grpc", async move {
         if let Err(error) = server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await {
             tracing::error!(%error, "the gRPC listener failed");

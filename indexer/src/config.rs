@@ -14,6 +14,7 @@ mod address;
 mod check;
 pub mod defaults;
 mod fields;
+mod hidden;
 mod mirror;
 mod policy;
 #[cfg(test)]
@@ -21,6 +22,8 @@ mod tests;
 
 pub use address::{HostPort, StreamAddress};
 pub use fields::Problem;
+pub use hidden::Hidden;
+pub use mirror::{MirrorConfig, RedisServers};
 pub use policy::{PolicyConfig, SplitBy, SplitShare, StickyConfig, WeightsConfig};
 
 /// The whole configuration, checked.
@@ -177,23 +180,6 @@ pub struct Receipts {
 pub struct Leases {
     pub reservation_ms: u64,
     pub speculative_ms: u64,
-}
-
-/// The Redis in which the state of event streams is saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MirrorConfig {
-    pub redis: HostPort,
-    pub database: u32,
-    /// Of an ACL user; None: the default user.
-    pub username: Option<String>,
-    /// Holds the password, alone.
-    pub password_file: Option<PathBuf>,
-    /// Begins every key. Indexers of one fleet share it, others must not.
-    pub prefix: String,
-    pub interval_ms: u64,
-    pub expiry_ms: u64,
-    /// Of each command.
-    pub timeout_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -25,6 +25,7 @@ use warmpath_kv::{Hits, Index, Millis, StreamId, Trust};
 
 mod candidates;
 mod keys;
+mod lookups;
 mod measure;
 mod memo_metrics;
 pub mod metrics;
@@ -59,6 +60,7 @@ use crate::models::{LoadedModel, Registry, Target};
 use crate::receipts::{self, Considered, Fate, Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
 use candidates::{Circumstances, Seat, choosable, gather, serving, weighed};
+use lookups::Lookups;
 use measure::{Job, Measured, Measurer};
 use metrics::{ChoiceLabels, DecideMetrics, DecisionLabels};
 use pool::{Pool, PoolError};
@@ -114,7 +116,7 @@ pub struct Decider {
     view: Arc<View>,
     engines: watch::Receiver<Arc<Directory>>,
     /// Beside the events: their lock is held for whole batches.
-    cached: Reader,
+    cached: Arc<Lookups>,
     books: Arc<Mutex<Books>>,
     ids: DecisionIds,
     clock: Clock,
@@ -167,7 +169,7 @@ impl Decider {
         let Shared { registry, view, engines, index, books, volatile, clock, memo, receipts, lengths } =
             shared;
         let ids = DecisionIds::new(books.lock().own());
-        let cached = index.read().reader();
+        let cached = Arc::new(Lookups::new(index.read().reader()));
         let measurer = Measurer { memo, cached: cached.clone(), volatile, metrics: metrics.clone() };
         Self {
             measurer: Arc::new(measurer),
@@ -194,6 +196,11 @@ impl Decider {
             lengths,
             metrics,
         }
+    }
+
+    /// From now on looks up in the index of this reader: what the shared one was replaced by at the start.
+    pub fn take_up(&self, reader: Reader) {
+        self.cached.take_up(reader);
     }
 
     /// Decides one request.

@@ -78,9 +78,10 @@ pub struct Resumable {
     pub endpoint: String,
     pub rank: u32,
     pub model: String,
-    /// The last batch of the image, and the digest of its payload.
+    /// The last batch of the image, the digest of its payload, and when the engine made it.
     pub seq: u64,
     pub digest: Digest,
+    pub made_us: u64,
 }
 
 /// What a stream held after a batch.
@@ -89,6 +90,8 @@ pub struct Taken {
     pub seq: u64,
     /// Of the batch's payload.
     pub digest: Digest,
+    /// When the engine made the batch, by its own clock, in microseconds since 1970; 0: it did not say.
+    pub made_us: u64,
     pub gathered: Gathered,
 }
 
@@ -111,6 +114,8 @@ pub struct Ingest {
     board: Arc<Board>,
     /// Streams that nobody has asked to follow yet.
     resumable: Mutex<Vec<Resumable>>,
+    /// Streams that wait to be followed until it is known what the index begins with; `None`: they do not.
+    held: Mutex<Option<Vec<StreamSpec>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -134,6 +139,21 @@ pub fn start(
     clock: Clock,
     resumable: Vec<Resumable>,
 ) -> Result<Ingest, IngestError> {
+    let ingest = start_held(config, index, clock)?;
+    *ingest.resumable.lock() = resumable;
+    *ingest.held.lock() = None;
+    Ok(ingest)
+}
+
+/// Starts the event thread, which follows no stream before [`Ingest::begin_with`].
+///
+/// # Errors
+/// As [`start`].
+pub fn start_held(
+    config: IngestConfig,
+    index: Arc<RwLock<Index>>,
+    clock: Clock,
+) -> Result<Ingest, IngestError> {
     let (sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
     let (waker, wakeup) = wake::pair().map_err(IngestError::Setup)?;
     let board = Arc::new(Board::default());
@@ -142,8 +162,8 @@ pub fn start(
         .name("kv-events".to_owned())
         .spawn(move || driver.run())
         .map_err(IngestError::Setup)?;
-    let resumable = Mutex::new(resumable);
-    Ok(Ingest { commands: sender, waker, index, board, resumable, thread: Some(thread) })
+    let (resumable, held) = (Mutex::default(), Mutex::new(Some(Vec::new())));
+    Ok(Ingest { commands: sender, waker, index, board, resumable, held, thread: Some(thread) })
 }
 
 // === impl Ingest ===
@@ -154,6 +174,41 @@ impl Ingest {
     /// # Errors
     /// Where the thread has ended or too many changes wait; the stream is not followed then.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<(), IngestError> {
+        match &mut *self.held.lock() {
+            Some(held) if held.len() >= COMMANDS_MAX => Err(IngestError::Busy),
+            Some(held) => {
+                held.push(spec);
+                Ok(())
+            }
+            None => self.follow(spec),
+        }
+    }
+
+    /// Puts this index in the place of the empty one, and begins to follow what waited for it. `resumable`: what it holds
+    /// from images.
+    pub fn begin_with(&self, index: Index, resumable: Vec<Resumable>) {
+        // Until all are followed, so that none can be removed between the two.
+        let mut held = self.held.lock();
+        let Some(specs) = held.take() else { return };
+        let first = std::mem::replace(&mut *self.index.write(), index);
+        *self.resumable.lock() = resumable;
+        for spec in specs {
+            let (endpoint, rank) = (spec.endpoint.clone(), spec.rank);
+            if let Err(error) = self.follow(spec) {
+                tracing::error!(%endpoint, rank, %error, "events are not read; ranked by load only");
+            }
+        }
+        drop(held);
+        drop(first);
+    }
+
+    /// Whether streams wait for [`Self::begin_with`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.lock().is_some()
+    }
+
+    fn follow(&self, spec: StreamSpec) -> Result<(), IngestError> {
         let id = spec.id;
         let resumed = self.resume(&spec);
         if resumed.is_none() {
@@ -200,6 +255,10 @@ impl Ingest {
     /// # Errors
     /// Where the thread has ended or too many changes wait; its sockets stay open then, to no effect.
     pub fn remove_stream(&self, id: StreamId) -> Result<(), IngestError> {
+        if let Some(held) = &mut *self.held.lock() {
+            held.retain(|spec| spec.id != id);
+            return Ok(());
+        }
         self.index.write().remove_stream(id);
         self.send(Command::Remove(id))
     }

@@ -37,6 +37,7 @@ pub mod receipts;
 pub mod report;
 pub mod rpc;
 pub mod sources;
+pub mod start;
 pub mod volatile;
 pub mod warmup;
 

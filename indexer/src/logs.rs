@@ -6,10 +6,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
+const CLIENT_OF_REDIS: &str = "redis=off";
+
 /// Starts logging for the process; a second call does nothing.
 pub fn start(log: &Log) {
     // The level was checked with the configuration.
     let filter = EnvFilter::try_new(&log.level).unwrap_or_default();
+    // The client of Redis tells of every attempt; what matters of that is told by the mirror, now and then.
+    let filter = match CLIENT_OF_REDIS.parse() {
+        Ok(directive) if !log.level.contains("redis") => filter.add_directive(directive),
+        _ => filter,
+    };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

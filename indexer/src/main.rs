@@ -156,6 +156,7 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     if check {
         // All of the start that needs no network.
+        config.redis_access()?;
         Models::load(&config.models)?;
         print_out(&config.to_yaml()?);
         return Ok(());

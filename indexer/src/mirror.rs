@@ -16,19 +16,25 @@
 //! to come makes it.
 
 mod format;
+mod gather;
 mod load;
 mod memory;
 pub mod metrics;
+mod peers;
 mod redis;
 mod saver;
+mod serve;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use format::{FormatError, Saved, encode};
+pub use gather::{Sources, gather};
 pub use load::{Loaded, load};
 pub use memory::MemoryStore;
 pub use metrics::MirrorMetrics;
+pub use peers::Peers;
 pub use redis::{RedisAccess, RedisStore};
 pub use saver::Saver;
+pub use serve::ImageService;
 pub use store::{Agreed, Secret, Store, StoreError, StreamName};

@@ -43,6 +43,8 @@ pub struct Model {
     pub load: LoadId,
     /// How its engines hash their blocks, where that is known.
     pub block_hash: Option<NativeHasher>,
+    /// Its files were read, if it has any.
+    pub is_loaded: bool,
     /// Not in the configuration any more.
     is_retired: bool,
 }

@@ -23,7 +23,7 @@ const BEAT: Duration = Duration::from_millis(20);
 pub struct Warmup {
     pub view: Arc<View>,
     pub ingest: Arc<Ingest>,
-    pub deadline: Duration,
+    pub end: Instant,
     pub mirror: MirrorMetrics,
 }
 
@@ -41,7 +41,7 @@ impl Warmup {
             }
         }
         drop(start);
-        let end = Instant::now() + self.deadline;
+        let end = self.end;
         let mut beats = interval(BEAT);
         while !pending.is_empty() {
             tokio::select! {

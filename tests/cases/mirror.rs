@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use warmpath_tests::audit::audit;
 use warmpath_tests::case::case;
 use warmpath_tests::eventually::{eventually, seen_if};
 use warmpath_tests::ports::Port;
@@ -16,13 +17,17 @@ const KEPT: usize = 4;
 /// Engines that forget what they told, and an indexer with a mirror on this port.
 fn stack(engines: usize, redis: &Port) -> Result<StackBuilder> {
     let address = redis.to_string();
+    Ok(forgetful(engines)?.indexer(move |config| {
+        config["mirror"] = json!({ "redis": address, "interval_ms": 100, "timeout_ms": 300 });
+    }))
+}
+
+/// Engines that forget what they told.
+fn forgetful(engines: usize) -> Result<StackBuilder> {
     Ok(Stack::builder()?
         .engines(engines)
         .each_engine(|engine| engine.flags.push(format!("--buffer-steps={KEPT}")))
-        .indexer(move |config| {
-            config["leases"] = json!({ "speculative_ms": 200 });
-            config["mirror"] = json!({ "redis": address, "interval_ms": 100, "timeout_ms": 300 });
-        }))
+        .indexer(|config| config["leases"] = json!({ "speculative_ms": 200 })))
 }
 
 async fn metric(stack: &mut Stack, name: &str, result: &str) -> Result<f64> {
@@ -148,5 +153,148 @@ fn a_redis_that_hangs_dies_or_is_wiped_changes_no_answer() {
         stack.indexer()?.start_again().await?;
         assert_eq!(trust(stack).await?, ["live", "live"]);
         decided(stack).await
+    });
+}
+
+/// Two indexers and no Redis. One is killed, and its replay would bring back little.
+#[test]
+fn an_indexer_without_redis_starts_from_a_peer_with_all_that_engines_hold() {
+    case(forgetful(2).map(|stack| stack.indexers(2)), async |stack| {
+        let prompts: Vec<String> = (0..4 * KEPT as u64).map(|seed| text(seed, 160)).collect();
+        for prompt in &prompts {
+            predicted_and_true(stack, prompt, 0).await?;
+        }
+        stack.wait_for_events().await?;
+        for round in 1..=2 {
+            stack.indexer()?.process().kill()?;
+            stack.indexer()?.start_again().await?;
+            assert_eq!(trust(stack).await?, ["live", "live"], "whole, and ready only now");
+            let metrics = stack.indexer()?.metrics().await?;
+            assert_eq!(metrics.sum("warmpath_peer_images_taken_total", &[]), 2.0);
+            assert_eq!(
+                metrics.sum("warmpath_kv_resumed_total", &[]),
+                2.0,
+                "each engine showed its last batch"
+            );
+            let given = stack.indexers[1].metrics().await?.sum("warmpath_peer_images_given_total", &[]);
+            assert_eq!(given, f64::from(2 * round));
+            let audited = audit(&stack.engines, &stack.indexers).await?;
+            assert_eq!(audited.len(), 4);
+            assert!(audited.iter().all(|line| line.contains(" 0 missing, 0 phantom")), "{audited:?}");
+        }
+        for prompt in &prompts {
+            predicted_and_true(stack, prompt, 144).await?;
+        }
+
+        // What a dead engine held does not come back by a peer either.
+        stack.indexer()?.process().kill()?;
+        stack.engines[0].restart().await?;
+        stack.indexer()?.start_again().await?;
+        stack.wait_for_events().await?;
+        let audited = audit(&stack.engines, &stack.indexers).await?;
+        assert!(audited.iter().all(|line| !line.contains("1 phantom")), "{audited:?}");
+        Ok(())
+    });
+}
+
+/// Redis that takes nothing: full, a replica, somebody else's. Told with the reason, and no answer changes.
+#[test]
+fn a_redis_that_takes_nothing_is_told_with_its_reason_and_changes_no_answer() {
+    let port = Port::claim().expect("a port");
+    let builder = stack(1, &port);
+    case(builder, async |stack| {
+        let redis = Redis::start(port, stack.dir()).await?;
+        let mut seed = 0;
+        let mut decided = async |stack: &mut Stack| {
+            for _ in 0..3 {
+                seed += 1;
+                let prompt = text(seed, 160);
+                predicted_and_true(stack, &prompt, 0).await?;
+                predicted_and_true(stack, &prompt, 144).await?;
+            }
+            anyhow::Ok(())
+        };
+        decided(stack).await?;
+        saved(stack).await?;
+        let broken: [(&str, &[&str], &[&str]); 3] = [
+            ("full", &["config", "set", "maxmemory", "1"], &["config", "set", "maxmemory", "0"]),
+            ("read_only", &["replicaof", "127.0.0.1", "1"], &["replicaof", "no", "one"]),
+            ("foreign", &["set", "{warmpath}:streams", "something else"], &["del", "{warmpath}:streams"]),
+        ];
+        for (reason, breaks, mends) in broken {
+            redis.ask(breaks)?;
+            decided(stack).await?;
+            eventually("the indexer tells why", async || {
+                let metrics = stack.indexer()?.metrics().await?;
+                let told = metrics.sum("warmpath_mirror_errors_total", &[("reason", reason)]);
+                let reachable = metrics.sum("warmpath_mirror_reachable", &[]);
+                seen_if(told > 0.0 && reachable == 0.0, format!("{told} {reason}"))
+            })
+            .await?;
+            redis.ask(mends)?;
+            saved(stack).await?;
+        }
+        let log = stack.indexer()?.process().log();
+        assert!(log.contains("the mirror does not take images") && log.contains("maxmemory"), "{log}");
+        Ok(())
+    });
+}
+
+/// A sequence of token ids as any of the encodings that a program might write them in.
+fn encodings(ids: &[u32]) -> Vec<Vec<u8>> {
+    let varint = |mut id: u32| {
+        let mut bytes = Vec::new();
+        while id >= 0x80 {
+            bytes.push((id & 0x7f) as u8 | 0x80);
+            id >>= 7;
+        }
+        bytes.push(id as u8);
+        bytes
+    };
+    let of = |encode: &dyn Fn(u32) -> Vec<u8>| ids.iter().flat_map(|id| encode(*id)).collect::<Vec<u8>>();
+    vec![
+        of(&|id| id.to_le_bytes().to_vec()),
+        of(&|id| id.to_be_bytes().to_vec()),
+        of(&|id| u64::from(id).to_le_bytes().to_vec()),
+        of(&|id| u64::from(id).to_be_bytes().to_vec()),
+        of(&varint),
+        // MessagePack, as engines write them.
+        of(&|id| [&[0xcd], &(id as u16).to_be_bytes()[..]].concat()),
+        of(&|id| format!("{id},").into_bytes()),
+        of(&|id| format!("{id}, ").into_bytes()),
+    ]
+}
+
+/// The answer to `mirror.tokens: false` of other designs: nothing that is written to Redis holds a prompt.
+#[test]
+fn no_token_and_no_text_of_a_prompt_reaches_redis() {
+    let port = Port::claim().expect("a port");
+    let builder = stack(1, &port);
+    case(builder, async |stack| {
+        let redis = Redis::start(port, stack.dir()).await?;
+        let ids: Vec<u32> = (0..160).map(|number| 1_000 + number * 37).collect();
+        let words = text(1, 160);
+        stack.send_alone(completion(ids.clone())).await?;
+        stack.send_alone(completion(words.clone())).await?;
+        saved(stack).await?;
+        let mut needles = encodings(&ids[40..44]);
+        needles.extend(
+            words.split_whitespace().filter(|word| word.len() > 6).map(|word| word.as_bytes().to_vec()),
+        );
+        assert!(needles.len() > 10, "{words}");
+        let found = |redis: &Redis| {
+            let everything = redis.everything()?;
+            assert!(everything.iter().any(|(key, value)| key.contains(":image:") && value.len() > 200));
+            let holds = |value: &[u8], needle: &[u8]| value.windows(needle.len()).any(|part| part == needle);
+            let keys = everything.into_iter().filter(|(key, value)| {
+                needles.iter().any(|needle| holds(value, needle) || holds(key.as_bytes(), needle))
+            });
+            anyhow::Ok(keys.map(|(key, _)| key).collect::<Vec<_>>())
+        };
+        assert_eq!(found(&redis)?, Vec::<String>::new());
+        // What would be found, if there were any.
+        redis.ask(&["set", "control", &String::from_utf8_lossy(&needles[6])])?;
+        assert_eq!(found(&redis)?, ["control"]);
+        Ok(())
     });
 }

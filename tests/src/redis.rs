@@ -2,8 +2,9 @@
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 
 use crate::eventually::{Look, eventually, seen_if};
 use crate::ports::Port;
@@ -41,6 +42,29 @@ impl Redis {
             seen_if(connected.is_ok(), format!("{connected:?}"))
         })
         .await
+    }
+
+    /// What it answers to a command, as bytes.
+    pub fn ask(&self, arguments: &[&str]) -> Result<Vec<u8>> {
+        let port = self.port.number().to_string();
+        let output = Command::new("redis-cli").args(["-p", &port]).args(arguments).output()?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        Ok(output.stdout)
+    }
+
+    /// Every key with its whole value.
+    pub fn everything(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let keys = String::from_utf8(self.ask(&["--scan"])?)?;
+        let keys = keys.lines().map(|key| {
+            let kind = String::from_utf8(self.ask(&["type", key])?)?;
+            let value = match kind.trim() {
+                "string" => self.ask(&["get", key])?,
+                "zset" => self.ask(&["zrange", key, "0", "-1", "withscores"])?,
+                other => bail!("{key} is a {other}"),
+            };
+            Ok((key.to_owned(), value))
+        });
+        keys.collect()
     }
 
     /// The process, to freeze, thaw or kill.

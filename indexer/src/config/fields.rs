@@ -9,6 +9,8 @@ use std::str::FromStr;
 use serde_json::{Map, Value as Json};
 use serde_yaml_ng::{Mapping, Value};
 
+use super::Hidden;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -37,6 +39,10 @@ const QUOTED_MAX: usize = 80;
 // === impl Problem ===
 
 impl Problem {
+    pub(crate) fn new(path: impl Into<String>, found: impl fmt::Display, remedy: impl Into<String>) -> Self {
+        Self { path: path.into(), found: Some(found.to_string()), remedy: remedy.into() }
+    }
+
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -90,9 +96,9 @@ impl Fields {
         self.entries.is_empty()
     }
 
-    /// A mistake with this key was noted.
-    pub(super) fn has_problem(&self, key: &str, problems: &Problems) -> bool {
-        problems.names(&self.path_of(key))
+    /// Something other than null is written under this key, which was not read yet.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|value| !value.is_null())
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {
@@ -143,6 +149,20 @@ impl Fields {
     /// Text that is not empty; None where the key is missing or wrong.
     pub(super) fn text(&mut self, key: &'static str, problems: &mut Problems) -> Option<String> {
         text_of(&self.path_of(key), self.take(key)?, problems)
+    }
+
+    /// Like [`Self::text`]; a wrong value is not quoted.
+    pub(super) fn hidden(&mut self, key: &'static str, problems: &mut Problems) -> Option<Hidden> {
+        let value = self.take(key)?;
+        let text = text_of(&self.path_of(key), value, &mut Problems::default()).map(Hidden::new);
+        if text.is_none() {
+            problems.note(
+                &self.path_of(key),
+                Some(&Value::from("something else")),
+                "expected text that is not empty",
+            );
+        }
+        text
     }
 
     /// The texts of the list at `key`, none of them empty; a missing list is empty.
@@ -257,9 +277,13 @@ impl Fields {
         for (key, value) in &self.entries {
             let name = key.as_str().map_or_else(|| quoted(key), str::to_owned);
             let path = self.path_of(&name);
+            // It may be a password under a misspelt key.
+            let lower = name.to_ascii_lowercase();
+            let is_secret = ["pas", "secret", "auth", "cred"].iter().any(|part| lower.contains(part));
+            let hidden = Value::from("(hidden)");
             problems.note(
                 &path,
-                Some(value),
+                Some(if is_secret { &hidden } else { value }),
                 format!("no such key; known here are {}", self.known.join(", ")),
             );
         }

@@ -2,6 +2,8 @@ use warmpath_core::rank::{Blend, CostWeights, Policy, Sticky};
 
 use super::*;
 
+mod mirror;
+
 const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
 policy:
@@ -26,7 +28,10 @@ receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
 leases: { reservation_ms: 1000, speculative_ms: 2000 }
 peers: ["10.0.0.9:50051", "indexer-1.local:50061"]
-mirror: { redis: "[::1]:6379", database: 2, username: warmpath, password_file: /run/secrets/redis, prefix: blue, interval_ms: 5000, expiry_ms: 60000, timeout_ms: 250 }
+mirror:
+  { redis: "[::1]:6379", database: 2, username: warmpath, password_file: /run/secrets/redis, prefix: blue,
+    tls: true, tls_ca_file: /etc/ca.pem, tls_cert_file: /etc/own.pem, tls_key_file: /etc/own.key,
+    interval_ms: 5000, expiry_ms: 60000, timeout_ms: 250 }
 log: { format: text, level: "info,warmpath_indexer=debug" }
 "#;
 
@@ -68,7 +73,8 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!(config.endpoints.dns[0].replay_port, None);
     assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
     let mirror = config.mirror.as_ref().unwrap();
-    assert_eq!((mirror.redis.host(), mirror.redis.port(), mirror.database), ("::1", 6379, 2));
+    assert_eq!(mirror.servers, RedisServers::One { redis: "[::1]:6379".parse().unwrap() });
+    assert_eq!((mirror.database, mirror.tls, &mirror.password), (2, true, &None));
     assert_eq!((mirror.prefix.as_str(), mirror.interval_ms, mirror.timeout_ms), ("blue", 5000, 250));
     assert_eq!(config.log.format, LogFormat::Text);
     assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config, "what is printed reads back");
@@ -86,14 +92,6 @@ fn an_empty_file_is_the_defaults() {
         (mirror.prefix.as_str(), mirror.expiry_ms),
         (defaults::MIRROR_PREFIX, defaults::MIRROR_EXPIRY_MS)
     );
-}
-
-#[test]
-fn a_mirror_is_one_redis_with_a_name_of_its_own() {
-    assert_eq!(problems("mirror: { prefix: blue }"), ["mirror.redis"]);
-    assert_eq!(problems("mirror: { redis: \"redis://:secret@h:1\" }"), ["mirror.redis"]);
-    let text = "mirror: { redis: \"h:1\", username: u, prefix: \"{a}\", interval_ms: 900, expiry_ms: 1000 }";
-    assert_eq!(problems(text), ["mirror.username", "mirror.prefix", "mirror.expiry_ms"]);
 }
 
 #[test]
@@ -187,11 +185,14 @@ fn what_is_no_yaml_is_refused_with_its_place() {
 #[test]
 fn the_readme_lists_every_key() {
     let readme = include_str!("../../README.md");
-    let config = Config::parse(FULL).unwrap();
-    let printed: serde_yaml_ng::Value = serde_yaml_ng::from_str(&config.to_yaml().unwrap()).unwrap();
     let mut keys = Vec::new();
-    collect(&printed, "", &mut keys);
-    assert!(keys.len() > 30, "{keys:?}");
+    for text in [FULL, mirror::SENTINELS, mirror::CLUSTER] {
+        let config = Config::parse(text).unwrap();
+        let printed: serde_yaml_ng::Value = serde_yaml_ng::from_str(&config.to_yaml().unwrap()).unwrap();
+        let printed = if text == FULL { printed } else { printed["mirror"].clone() };
+        collect(&printed, if text == FULL { "" } else { "mirror" }, &mut keys);
+    }
+    assert!(keys.len() > 40, "{keys:?}");
     for key in keys {
         assert!(readme.contains(&format!("| `{key}` |")), "README.md has no row for `{key}`");
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use warmpath_core::outcome;
-use warmpath_kv::index::Reader;
 use warmpath_kv::{Namespace, PromptKeys};
 use warmpath_prompt::{
     CompletionRequest, Folded, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest,
@@ -13,6 +12,7 @@ use warmpath_prompt::{
 };
 
 use super::keys::{KeyFold, PromptMemo};
+use super::lookups::Lookups;
 use super::metrics::DecideMetrics;
 use super::{Members, Prompt, Question, Reason};
 use crate::models::Model;
@@ -25,7 +25,7 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Measurer {
     pub(super) memo: Arc<PromptMemo>,
-    pub(super) cached: Reader,
+    pub(super) cached: Arc<Lookups>,
     pub(super) volatile: Arc<VolatileHeads>,
     pub(super) metrics: DecideMetrics,
 }
@@ -156,7 +156,8 @@ impl Measurer {
                 MessagesRequest { members, has_media: *has_media }.into()
             }
         };
-        let renderer = renderer.ok_or(Reason::NoTokenizer)?;
+        let reason = if job.model.is_loaded { Reason::NoTokenizer } else { Reason::Starting };
+        let renderer = renderer.ok_or(reason)?;
         let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
         in_time(job.give_up_at)?;
         if let Prepared::Text(prepared) = &prepared {
@@ -204,7 +205,7 @@ mod tests {
         let models = Models::load(&Config::parse(&yaml).unwrap().models).unwrap();
         let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
         let hasher = KeyHasher::new([0; 16]);
-        let cached = Index::new(hasher, IndexLimits::default()).reader();
+        let cached = Arc::new(Lookups::new(Index::new(hasher, IndexLimits::default()).reader()));
         let volatile = Arc::new(VolatileHeads::new(Clock::start()));
         let memo = Arc::new(PromptMemo::new([0; 16], 1 << 20));
         let measurer = Measurer { memo, cached, volatile, metrics: DecideMetrics::new() };

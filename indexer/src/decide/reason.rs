@@ -15,6 +15,8 @@ pub enum Reason {
     UnknownModel,
     /// The model is configured without a tokenizer, and the prompt is not given as token ids.
     NoTokenizer,
+    /// The program has just started, and the model's files are still being loaded.
+    Starting,
     /// The prompt's tokens cannot be known.
     Prompt(PromptReason),
     /// The prompt is no longer than one block, of which nothing can be reused.
@@ -42,6 +44,7 @@ impl Reason {
             Self::PreviousResponseUnknown => "previous_response_unknown",
             Self::UnknownModel => "unknown_model",
             Self::NoTokenizer => "no_tokenizer",
+            Self::Starting => "starting",
             Self::Prompt(PromptReason(name)) => name,
             Self::BelowBlock => "below_block",
             Self::NoEvents => "no_events",
@@ -74,6 +77,7 @@ mod tests {
             Reason::PreviousResponseUnknown,
             Reason::UnknownModel,
             Reason::NoTokenizer,
+            Reason::Starting,
             Reason::BelowBlock,
             Reason::NoEvents,
             Reason::Busy,
@@ -86,7 +90,7 @@ mod tests {
             match reason {
                 Reason::Filter(_) | Reason::PreviousResponse | Reason::PreviousResponseUnknown => {}
                 Reason::UnknownModel | Reason::NoTokenizer | Reason::Prompt(_) | Reason::BelowBlock => {}
-                Reason::NoEvents | Reason::Busy | Reason::Late | Reason::Failed => {}
+                Reason::NoEvents | Reason::Starting | Reason::Busy | Reason::Late | Reason::Failed => {}
             }
         }
         all

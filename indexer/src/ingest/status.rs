@@ -18,6 +18,8 @@ pub struct StreamStatus {
     pub is_connected: bool,
     /// The number of the last batch applied.
     pub last_seq: Option<u64>,
+    /// When the engine made it, by its own clock, in microseconds since 1970; 0: not known.
+    pub last_made_us: u64,
     /// Gaps, replays, restarts and so on since the stream was added.
     pub sequence: SequencerStats,
     /// What waits for a replay now.
@@ -78,6 +80,7 @@ impl StreamStatus {
             trust: Trust::Recovering,
             is_connected: false,
             last_seq: None,
+            last_made_us: 0,
             sequence: SequencerStats::default(),
             waiting: Waiting::default(),
             read: ReadStats::default(),

@@ -35,6 +35,8 @@ pub(super) struct Stream {
     sequencer: Sequencer<RawBatch>,
     /// The batch applied last.
     last: Option<LastBatch>,
+    /// When the engine made it, in microseconds since 1970.
+    last_made_us: u64,
     actions: VecDeque<Action<RawBatch>>,
     /// As the index knows it.
     trust: Trust,
@@ -88,6 +90,7 @@ impl Stream {
                 Some(resumed) => Sequencer::resume(config, turn.now, resumed.seq),
                 None => Sequencer::new(config, turn.now),
             },
+            last_made_us: resumed.as_ref().map_or(0, |resumed| resumed.made_us),
             last: resumed.map(|resumed| LastBatch::Digest(resumed.digest)),
             spec,
             context,
@@ -147,7 +150,8 @@ impl Stream {
         }
         let (seq, last) = (self.sequencer.last_applied()?, self.last.as_ref()?);
         let gathered = index.read().gather(self.spec.id)?;
-        Some(Taken { seq, digest: last.digest(index.read().secret()), gathered })
+        let digest = last.digest(index.read().secret());
+        Some(Taken { seq, digest, made_us: self.last_made_us, gathered })
     }
 
     /// Its status, if it changed since this was last called.
@@ -160,6 +164,7 @@ impl Stream {
             trust: self.trust,
             is_connected: self.is_connected,
             last_seq: self.sequencer.last_applied(),
+            last_made_us: self.last_made_us,
             sequence: self.sequencer.stats(),
             waiting: self.sequencer.waiting(),
             read: self.read,
@@ -327,6 +332,7 @@ impl Stream {
         self.read.bytes += u64::try_from(raw.0.len()).unwrap_or(u64::MAX);
         self.read.count_problems(batch.problems);
         self.last_batch_at = Some(turn.now);
+        self.last_made_us = micros(batch.ts);
         if origin == Origin::Published {
             self.lag_ms = lag_ms(batch.ts);
         }
@@ -373,6 +379,16 @@ impl Stream {
         self.is_dirty = true;
         turn.index.write().set_trust(self.spec.id, trust);
     }
+}
+
+/// The engine's time stamp, seconds since 1970; 0 where it is none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float to an integer saturates, and what is no time becomes 0"
+)]
+fn micros(ts: f64) -> u64 {
+    (ts * 1e6) as u64
 }
 
 /// From the engine's time stamp, seconds since 1970, to now.

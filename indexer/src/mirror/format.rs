@@ -22,6 +22,9 @@ pub struct Saved {
     /// The batch up to which it is, and the digest of its payload.
     pub last_seq: u64,
     pub last_digest: Digest,
+    /// When the engine made that batch, by its own clock, in microseconds since 1970; 0: not known. Of two images of a
+    /// stream, the one with the later time is the fresher one, whichever process of the engine they are of.
+    pub last_made_us: u64,
     /// See [`secret_check`].
     pub secret_check: u64,
     pub image: StreamImage,
@@ -45,11 +48,12 @@ pub(super) fn secret_check(hasher: &KeyHasher) -> u64 {
 
 /// The image as bytes.
 pub fn encode(name: &StreamName, taken: Taken, secret: Secret) -> Vec<u8> {
-    let Taken { seq, digest, gathered } = taken;
+    let Taken { seq, digest, made_us, gathered } = taken;
     let saved = Saved {
         name: name.clone(),
         last_seq: seq,
         last_digest: digest,
+        last_made_us: made_us,
         secret_check: secret_check(&KeyHasher::new(secret)),
         image: gathered.image(),
     };
@@ -68,7 +72,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Saved, FormatError> {
 // --- to the wire ---
 
 pub(super) fn to_wire(saved: Saved) -> v1::StreamImage {
-    let Saved { name, last_seq, last_digest, secret_check, image } = saved;
+    let Saved { name, last_seq, last_digest, last_made_us, secret_check, image } = saved;
     v1::StreamImage {
         format: FORMAT,
         endpoint: name.endpoint,
@@ -76,6 +80,7 @@ pub(super) fn to_wire(saved: Saved) -> v1::StreamImage {
         model: image.model.into(),
         last_seq,
         last_digest: last_digest.to_vec(),
+        last_made_us,
         secret_check,
         block_size: image.block_size,
         ahead: image.ahead,
@@ -149,6 +154,7 @@ fn from_wire(wire: v1::StreamImage) -> Result<Saved, FormatError> {
         name: StreamName { endpoint: wire.endpoint, rank: wire.rank },
         last_seq: wire.last_seq,
         last_digest: digest_from_wire(&wire.last_digest)?,
+        last_made_us: wire.last_made_us,
         secret_check: wire.secret_check,
         image: StreamImage {
             model: wire.model.into(),

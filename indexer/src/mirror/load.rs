@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::stream::{self, StreamExt};
 use tokio::time::timeout;
 use warmpath_kv::index::image::Restored;
 use warmpath_kv::{Index, IndexLimits, KeyHasher, StreamId};
@@ -12,6 +13,13 @@ use super::metrics::{MirrorMetrics, Restore};
 use super::store::{Secret, Store, StoreError};
 use crate::ingest::Resumable;
 
+/// Images asked for at once: some megabytes each, and a round trip for all of them together.
+const IMAGES_AT_ONCE: usize = 4;
+/// Bytes of images that are taken at most: more blocks than any index here has room for.
+pub(super) const IMAGE_BYTES_MAX: usize = 4 << 30;
+/// Images in a row that cannot be had, after which no more are asked for: it is not them, then.
+const FAILURES_MAX: usize = 3;
+
 /// What was found.
 #[derive(Debug)]
 pub struct Loaded {
@@ -19,6 +27,12 @@ pub struct Loaded {
     pub secret: Secret,
     /// Readable, and with this secret.
     pub saved: Vec<Saved>,
+}
+
+/// Images that are not used, by what is wrong with them; the log gets one line for all.
+#[derive(Debug, Default)]
+pub(super) struct LeftAlone {
+    images: Vec<(Restore, String)>,
 }
 
 // === impl Loaded ===
@@ -44,49 +58,67 @@ impl Loaded {
                     model: saved.image.model.to_string(),
                     seq: saved.last_seq,
                     digest: saved.last_digest,
+                    made_us: saved.last_made_us,
                 };
                 ((id, saved.image), resumable)
             })
             .unzip();
         let Restored { index, refused } = Index::restore(secret, &images, limits);
+        let mut left_alone = LeftAlone::default();
         for (at, error) in &refused {
             let name = resumable.get(*at).map(|stream| format!("{}/{}", stream.endpoint, stream.rank));
-            tracing::warn!(stream = name, %error, "an image in the mirror is left alone");
+            left_alone.add(Restore::Refused, format!("{}: {error}", name.unwrap_or_default()));
         }
+        left_alone.tell(metrics);
         resumable.retain(|stream| index.stream_stats(stream.id).is_some());
-        metrics.count_restored(Restore::Refused, refused.len());
         metrics.count_restored(Restore::Restored, resumable.len());
         (index, resumable)
     }
 }
 
+// === impl LeftAlone ===
+
+impl LeftAlone {
+    pub(super) fn add(&mut self, restore: Restore, why: String) {
+        self.images.push((restore, why));
+    }
+
+    pub(super) fn tell(&self, metrics: &MirrorMetrics) {
+        for (restore, _) in &self.images {
+            metrics.count_restored(*restore, 1);
+        }
+        if let Some((_, why)) = self.images.first() {
+            tracing::warn!(images = self.images.len(), first = why, "images are left alone");
+        }
+    }
+}
+
 /// Asks the store, for at most `patience`. Whatever happens the program can start: without a store's answer, with `own`
-/// as the secret and with nothing saved.
+/// as the secret and with nothing saved; with an answer that breaks off, with what came before.
 pub async fn load(store: &impl Store, own: Secret, patience: Duration, metrics: &MirrorMetrics) -> Loaded {
     let end = Instant::now() + patience;
     let secret = match within(end, store.agree(own)).await {
         Ok(agreed) => agreed.secret,
         Err(error) => {
-            tracing::warn!(%error, "the mirror gave nothing; starting cold");
+            metrics.count_error(error.reason());
+            tracing::warn!(%error, "the mirror gave nothing");
             return Loaded::nothing(own);
         }
     };
-    let images = match within(end, store.images()).await {
-        Ok(images) => images,
+    let names = match within(end, store.names()).await {
+        Ok(names) => names,
         // With the secret that all share, so that this one can save when the mirror can be used again.
         Err(error) => {
-            tracing::warn!(%error, "the mirror gave no images; starting cold");
+            metrics.count_error(error.reason());
+            tracing::warn!(%error, "the mirror gave no images");
             return Loaded::nothing(secret);
         }
     };
-    // Reading them takes a second per some million blocks, and would hold up the runtime.
+    let mut left_alone = LeftAlone::default();
+    let images = images(store, names, end, &mut left_alone, metrics).await;
     let (count, bytes) = (images.len(), images.iter().map(Bytes::len).sum::<usize>());
-    let read = tokio::task::spawn_blocking(move || read_all(&images, secret)).await;
-    let (saved, refused) = read.unwrap_or_default();
-    for (restore, why) in &refused {
-        metrics.count_restored(*restore, 1);
-        tracing::warn!(%why, "an image in the mirror is left alone");
-    }
+    let saved = read_all(images, secret, &mut left_alone).await;
+    left_alone.tell(metrics);
     tracing::info!(images = count, bytes, usable = saved.len(), "the mirror answered");
     Loaded { secret, saved }
 }
@@ -100,15 +132,64 @@ async fn within<T>(
     timeout(patience, asked).await.unwrap_or(Err(StoreError::Late(patience)))
 }
 
-fn read_all(images: &[Bytes], secret: Secret) -> (Vec<Saved>, Vec<(Restore, String)>) {
-    let check = secret_check(&KeyHasher::new(secret));
-    let (mut saved, mut refused) = (Vec::new(), Vec::new());
-    for image in images {
-        match format::decode(image) {
-            Ok(read) if read.secret_check == check => saved.push(read),
-            Ok(read) => refused.push((Restore::Foreign, format!("{} is of another secret", read.name))),
-            Err(error) => refused.push((Restore::Unreadable, error.to_string())),
+/// Those that can be had before `end`, those saved last first.
+async fn images(
+    store: &impl Store,
+    names: Vec<String>,
+    end: Instant,
+    left_alone: &mut LeftAlone,
+    metrics: &MirrorMetrics,
+) -> Vec<Bytes> {
+    let asked = names.into_iter().map(|name| async move {
+        let image = within(end, store.image(&name)).await;
+        (name, image)
+    });
+    let mut asked = stream::iter(asked).buffered(IMAGES_AT_ONCE);
+    let (mut images, mut bytes, mut failures) = (Vec::new(), 0, 0);
+    while let Some((name, image)) = asked.next().await {
+        match image {
+            Ok(Some(image)) => {
+                failures = 0;
+                bytes += image.len();
+                if bytes > IMAGE_BYTES_MAX {
+                    left_alone.add(
+                        Restore::Refused,
+                        format!("{name}: {IMAGE_BYTES_MAX} bytes of images are enough"),
+                    );
+                    break;
+                }
+                images.push(image);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                metrics.count_error(error.reason());
+                left_alone.add(Restore::Unreadable, format!("{name}: {error}"));
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    break;
+                }
+            }
         }
     }
-    (saved, refused)
+    images
+}
+
+/// Those that can be read and are of this secret. Reading takes a second per some million blocks, and would hold up the
+/// runtime.
+pub(super) async fn read_all(images: Vec<Bytes>, secret: Secret, left_alone: &mut LeftAlone) -> Vec<Saved> {
+    let read = tokio::task::spawn_blocking(move || {
+        let check = secret_check(&KeyHasher::new(secret));
+        let (mut saved, mut refused) = (Vec::new(), Vec::new());
+        for image in images {
+            match format::decode(&image) {
+                Ok(read) if read.secret_check == check => saved.push(read),
+                Ok(read) => refused.push((Restore::Foreign, format!("{}: of another secret", read.name))),
+                Err(error) => refused.push((Restore::Unreadable, error.to_string())),
+            }
+        }
+        (saved, refused)
+    });
+    let (saved, refused) = read.await.unwrap_or_default();
+    left_alone.images.extend(refused);
+    saved
 }

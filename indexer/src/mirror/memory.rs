@@ -54,11 +54,21 @@ impl Store for MemoryStore {
         self.expiry
     }
 
-    async fn images(&self) -> Result<Vec<Bytes>, StoreError> {
+    async fn names(&self) -> Result<Vec<String>, StoreError> {
         let now = Instant::now();
         let mut kept = self.kept.lock();
         kept.images.retain(|_, (end, _)| *end > now);
-        Ok(kept.images.values().map(|(_, image)| image.clone()).collect())
+        let mut names: Vec<_> = kept.images.iter().map(|(name, (end, _))| (*end, name.to_string())).collect();
+        names.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(names.into_iter().map(|(_, name)| name).collect())
+    }
+
+    async fn image(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        let now = Instant::now();
+        let kept = self.kept.lock();
+        let mut images = kept.images.iter().filter(|(_, (end, _))| *end > now);
+        let found = images.find(|(stream, _)| stream.to_string() == name);
+        Ok(found.map(|(_, (_, image))| image.clone()))
     }
 
     async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {

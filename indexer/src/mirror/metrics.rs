@@ -7,6 +7,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByReason {
+    pub reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ByResult {
     pub result: &'static str,
 }
@@ -30,6 +35,9 @@ pub enum Restore {
 pub struct MirrorMetrics {
     pub saves: Family<ByResult, Counter>,
     pub saved_bytes: Counter,
+    pub given: Counter,
+    pub taken: Counter,
+    pub errors: Family<ByReason, Counter>,
     pub restores: Family<ByResult, Counter>,
     pub reachable: Gauge,
     pub foreign_secret: Gauge,
@@ -46,9 +54,24 @@ impl MirrorMetrics {
         );
         registry.register("mirror_saved_bytes", "Bytes of the images saved", self.saved_bytes.clone());
         registry.register(
+            "mirror_errors",
+            "Rounds of saving, and loads, that met an error of the mirror, by its reason (late, unreachable, denied, full, read_only, foreign, refused)",
+            self.errors.clone(),
+        );
+        registry.register(
             "mirror_restores",
             "Images found at the start, by what became of them (restored, refused, foreign, unreadable, unclaimed)",
             self.restores.clone(),
+        );
+        registry.register(
+            "peer_images_given",
+            "Images of streams given to other indexers that started",
+            self.given.clone(),
+        );
+        registry.register(
+            "peer_images_taken",
+            "Images of streams that other indexers gave at the start, because they were fresher than the mirror's",
+            self.taken.clone(),
         );
         registry.register(
             "mirror_reachable",
@@ -64,6 +87,10 @@ impl MirrorMetrics {
 
     pub fn count_saved(&self, result: &'static str) {
         self.saves.get_or_create(&ByResult { result }).inc();
+    }
+
+    pub fn count_error(&self, reason: &'static str) {
+        self.errors.get_or_create(&ByReason { reason }).inc();
     }
 
     pub fn count_restored(&self, restore: Restore, images: usize) {

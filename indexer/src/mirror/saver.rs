@@ -15,6 +15,8 @@ use crate::ingest::{Ingest, StreamStatus};
 
 /// Streams in a row that cannot be saved, after which a round ends: it is not them, then.
 const FAILURES_MAX: usize = 3;
+/// Between two lines in the log about what the mirror does, however often that changes: it is on no request's way.
+const LOG_PAUSE: Duration = Duration::from_secs(10);
 /// Longest time for the last round, when the program ends.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(3);
 
@@ -32,6 +34,7 @@ pub struct Saver<S> {
     /// Rounds so far: each begins with another stream.
     rounds: usize,
     state: Told,
+    told_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +49,8 @@ struct Seen {
 enum Told {
     Nothing,
     Saving,
-    Failing,
+    /// For this reason.
+    Failing(&'static str),
     Foreign,
 }
 
@@ -69,6 +73,7 @@ impl<S: Store> Saver<S> {
             seen: HashMap::new(),
             rounds: 0,
             state: Told::Nothing,
+            told_at: None,
         }
     }
 
@@ -114,10 +119,17 @@ impl<S: Store> Saver<S> {
                 }
             }
             Err(error) => {
+                let reason = error.reason();
                 self.metrics.reachable.set(0);
                 self.metrics.count_saved("failed");
-                if self.tell(Told::Failing) {
-                    tracing::warn!(%error, "the mirror does not take images; requests are not affected");
+                self.metrics.count_error(reason);
+                if self.tell(Told::Failing(reason)) {
+                    tracing::warn!(
+                        reason,
+                        %error,
+                        hint = hint(reason),
+                        "the mirror does not take images; requests are not affected"
+                    );
                 }
             }
         }
@@ -180,8 +192,27 @@ impl<S: Store> Saver<S> {
         Ok(())
     }
 
-    /// Whether this is news.
+    /// Whether this is news, and the log may be told of it by now.
     fn tell(&mut self, state: Told) -> bool {
-        std::mem::replace(&mut self.state, state) != state
+        let may = self.told_at.is_none_or(|at| at.elapsed() >= LOG_PAUSE);
+        if state == self.state || !may {
+            return false;
+        }
+        self.state = state;
+        self.told_at = Some(Instant::now());
+        true
+    }
+}
+
+/// What an operator could look at.
+fn hint(reason: &str) -> &'static str {
+    match reason {
+        "late" => "raise mirror.timeout_ms above the time of a round trip with some megabytes",
+        "unreachable" => "check the address, TLS and the network, or wait for the failover",
+        "denied" => "check mirror.username, the password, and the rights of the user (ACL) on {prefix}:*",
+        "full" => "raise Redis' maxmemory, or choose a policy that evicts keys with an expiry (volatile-ttl)",
+        "read_only" => "the address leads to a replica: name the master, or `sentinels`",
+        "foreign" => "another program uses this prefix: choose another mirror.prefix",
+        _ => "",
     }
 }

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ::redis::ErrorKind;
 use bytes::Bytes;
 use thiserror::Error;
 
@@ -33,8 +36,16 @@ pub enum StoreError {
     Late(Duration),
     #[error("{0}")]
     Redis(#[from] ::redis::RedisError),
-    #[error("it holds something else under {0}")]
+    #[error("it holds something else under {0}: another program uses this prefix")]
     Foreign(&'static str),
+    #[error("not tried for another {} ms after it failed ({reason})", .pause.as_millis())]
+    Waiting { pause: Duration, reason: &'static str },
+    #[error("cannot read the password from {}: {source}", .file.display())]
+    Password { file: PathBuf, source: io::Error },
+    #[error("no sentinel knows a master by the name {name}: check mirror.master")]
+    NoMaster { name: String },
+    #[error("what a sentinel names as the master is none, as during a failover")]
+    NotMaster,
 }
 
 /// Keeps the images of one fleet, for any number of indexers. Every call ends in bounded time.
@@ -45,8 +56,11 @@ pub trait Store: Send + Sync + 'static {
     /// For how long an image is kept after it was saved.
     fn expiry(&self) -> Duration;
 
-    /// Every image that has not expired.
-    fn images(&self) -> impl Future<Output = Result<Vec<Bytes>, StoreError>> + Send;
+    /// The streams with an image, those saved last first; some may have expired.
+    fn names(&self) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// The image of a stream, unless it has expired.
+    fn image(&self, name: &str) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send;
 
     /// Whether the caller is the first to ask for this stream within `time`: of several indexers, one saves.
     fn take_turn(
@@ -57,6 +71,50 @@ pub trait Store: Send + Sync + 'static {
 
     /// Keeps the image in place of an older one, until it expires.
     fn save(&self, stream: &StreamName, image: Bytes) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+// === impl StoreError ===
+
+impl StoreError {
+    /// For metrics: `late`, `unreachable`, `denied` (user, password or rights), `full`, `read_only`, `foreign` (something
+    /// else under a key), `refused` (anything else that a server says).
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Late(_) => "late",
+            Self::Foreign(_) => "foreign",
+            Self::Waiting { reason, .. } => reason,
+            Self::Password { .. } => "denied",
+            Self::NoMaster { .. } | Self::NotMaster => "unreachable",
+            Self::Redis(error) => of_redis(error),
+        }
+    }
+
+    /// Another connection may do better; where it is the data, it will not.
+    pub(super) fn is_of_the_connection(&self) -> bool {
+        match self.reason() {
+            "late" | "unreachable" | "denied" | "read_only" => true,
+            "full" | "foreign" => false,
+            _ => matches!(self, Self::Redis(error) if error.is_unrecoverable_error()),
+        }
+    }
+}
+
+fn of_redis(error: &::redis::RedisError) -> &'static str {
+    match error.code() {
+        Some("OOM" | "MISCONF") => return "full",
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => return "denied",
+        Some("READONLY") => return "read_only",
+        Some("WRONGTYPE") => return "foreign",
+        Some("MASTERDOWN" | "CLUSTERDOWN" | "LOADING") => return "unreachable",
+        _ => {}
+    }
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => "denied",
+        ErrorKind::UnexpectedReturnType => "foreign",
+        ErrorKind::Io if error.is_timeout() => "late",
+        ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => "unreachable",
+        _ => "refused",
+    }
 }
 
 // === impl StreamName ===

@@ -1,13 +1,24 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use redis_server::RedisServer;
+use servers::{Certificates, Cluster, RedisServer, TIMEOUT, Watched, store};
 use tokio::time::sleep;
 
 use super::*;
 
+mod failing;
 mod format;
-mod redis_server;
+mod gathering;
+mod loading;
+#[expect(
+    unreachable_pub,
+    reason = "the ports of the end-to-end cases, for servers of this crate's tests too"
+)]
+#[path = "../../../tests/src/ports.rs"]
+mod ports;
+mod proxy;
+mod saving;
+mod servers;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -15,142 +26,178 @@ fn name(rank: u32) -> StreamName {
     StreamName { endpoint: "10.0.0.1:8000".to_owned(), rank }
 }
 
-/// What any store does, seen by two indexers. `brief`: the same store, whose images expire after 100 ms.
-async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
-    let (new, kept) = (Agreed { secret: [1; 16], is_new: true }, Agreed { secret: [1; 16], is_new: false });
-    assert_eq!(first.agree([1; 16]).await.unwrap(), new);
-    assert_eq!(second.agree([2; 16]).await.unwrap(), kept, "who comes first decides");
-    assert_eq!(first.agree([1; 16]).await.unwrap(), kept, "and it stays so");
-
-    assert!(second.images().await.unwrap().is_empty());
-    first.save(&name(0), Bytes::from_static(b"old")).await.unwrap();
-    first.save(&name(1), Bytes::from_static(b"\x00\xff")).await.unwrap();
-    second.save(&name(0), Bytes::from_static(b"new")).await.unwrap();
-    let mut images = first.images().await.unwrap();
-    images.sort();
-    assert_eq!(images, [&b"\x00\xff"[..], b"new"]);
-
-    let turn = Duration::from_millis(200);
-    assert!(first.take_turn(&name(0), turn).await.unwrap());
-    assert!(!second.take_turn(&name(0), turn).await.unwrap(), "one saves");
-    assert!(second.take_turn(&name(1), turn).await.unwrap(), "each stream has its own turn");
-    sleep(turn * 2).await;
-    assert!(second.take_turn(&name(0), turn).await.unwrap(), "and the next may be another's");
-
-    for rank in 2..12 {
-        brief.save(&name(rank), Bytes::from_static(b"brief")).await.unwrap();
+async fn images(store: &impl Store) -> Vec<Bytes> {
+    let mut images = Vec::new();
+    for name in store.names().await.unwrap() {
+        images.extend(store.image(&name).await.unwrap());
     }
-    assert_eq!(first.images().await.unwrap().len(), 12);
-    sleep(Duration::from_millis(200)).await;
-    assert_eq!(first.images().await.unwrap().len(), 2, "what has expired is gone");
-    assert_eq!(first.images().await.unwrap().len(), 2);
+    images
 }
 
-#[tokio::test]
-async fn memory_behaves_as_a_store() {
-    let store = MemoryStore::new(LONG);
-    let brief = store.with_expiry(Duration::from_millis(100));
-    behaves(store.clone(), store, brief).await;
-}
-
-#[tokio::test]
-async fn redis_behaves_as_a_store() {
-    let server = RedisServer::start(&[]);
-    behaves(server.store(LONG), server.store(LONG), server.store(Duration::from_millis(100))).await;
-}
-
-/// A fleet that shares a Redis with another one has a prefix of its own.
-#[tokio::test]
-async fn prefixes_are_kept_apart() {
-    let server = RedisServer::start(&[]);
-    let (one, other) = (server.store(LONG), server.store_with(LONG, "other", None));
-    one.agree([1; 16]).await.unwrap();
-    one.save(&name(0), Bytes::from_static(b"image")).await.unwrap();
-    assert!(other.images().await.unwrap().is_empty());
-    assert_eq!(other.agree([2; 16]).await.unwrap().secret, [2; 16]);
-}
-
-#[tokio::test]
-async fn a_password_is_used() {
-    let server = RedisServer::start(&["--requirepass", "s3cret"]);
-    let with = server.store_with(LONG, "warmpath", Some("s3cret"));
-    assert_eq!(with.agree([1; 16]).await.unwrap().secret, [1; 16]);
-    let error = server.store(LONG).agree([1; 16]).await.unwrap_err();
-    assert!(error.to_string().contains("NOAUTH"), "{error}");
-}
-
-/// Every call ends, whatever Redis does, and the next one works when Redis does.
-#[tokio::test]
-async fn a_redis_that_is_gone_or_hangs_or_was_wiped_costs_bounded_time() {
-    let mut server = RedisServer::start(&[]);
-    let store = server.store(LONG);
-    assert_eq!(store.agree([1; 16]).await.unwrap().secret, [1; 16]);
-
-    server.pause();
-    let begun = Instant::now();
-    store.images().await.unwrap_err();
-    store.take_turn(&name(0), LONG).await.unwrap_err();
-    assert!(begun.elapsed() < 6 * RedisServer::TIMEOUT, "{:?}", begun.elapsed());
-    server.go_on();
-    recovers(&store, [1; 16]).await;
-
-    server.restart();
-    recovers(&store, [7; 16]).await;
-    server.stop();
-    let begun = Instant::now();
-    store.save(&name(0), Bytes::from_static(b"image")).await.unwrap_err();
-    assert!(begun.elapsed() < 6 * RedisServer::TIMEOUT, "{:?}", begun.elapsed());
-}
-
-async fn recovers(store: &RedisStore, secret: Secret) {
+/// Tries until it works: a connection that failed is made anew after a pause.
+async fn until_it_works<T>(mut attempt: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     let begun = Instant::now();
     loop {
-        match store.agree([7; 16]).await {
-            Ok(agreed) => return assert_eq!(agreed.secret, secret),
+        match attempt().await {
+            Ok(done) => return done,
             Err(error) => assert!(begun.elapsed() < LONG, "{error}"),
         }
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-#[tokio::test]
-async fn what_is_no_secret_is_not_taken_for_one() {
-    let server = RedisServer::start(&[]);
-    server.command(&["SET", "{warmpath}:secret", "short"]);
-    assert!(matches!(server.store(LONG).agree([1; 16]).await, Err(StoreError::Foreign("secret"))));
+/// What any store does, seen by two indexers. `brief`: the same store, whose images expire after 300 ms.
+async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
+    let (new, kept) = (Agreed { secret: [1; 16], is_new: true }, Agreed { secret: [1; 16], is_new: false });
+    assert_eq!(first.agree([1; 16]).await.unwrap(), new);
+    assert_eq!(second.agree([2; 16]).await.unwrap(), kept, "who comes first decides");
+    assert_eq!(first.agree([1; 16]).await.unwrap(), kept, "and it stays so");
+
+    assert!(second.names().await.unwrap().is_empty());
+    first.save(&name(0), Bytes::from_static(b"old")).await.unwrap();
+    sleep(Duration::from_millis(2)).await;
+    first.save(&name(1), Bytes::from_static(b"\x00\xff")).await.unwrap();
+    sleep(Duration::from_millis(2)).await;
+    second.save(&name(0), Bytes::from_static(b"new")).await.unwrap();
+    assert_eq!(images(&first).await, [&b"new"[..], b"\x00\xff"], "those saved last come first");
+    assert_eq!(first.image("nothing/7").await.unwrap(), None);
+
+    let turn = Duration::from_millis(400);
+    assert!(first.take_turn(&name(0), turn).await.unwrap());
+    assert!(!second.take_turn(&name(0), turn).await.unwrap(), "one saves");
+    assert!(second.take_turn(&name(1), turn).await.unwrap(), "each stream has its own turn");
+    sleep(turn * 2).await;
+    assert!(second.take_turn(&name(0), turn).await.unwrap(), "and the next may be another's");
+
+    for rank in 2..6 {
+        brief.save(&name(rank), Bytes::from_static(b"brief")).await.unwrap();
+    }
+    assert_eq!(first.names().await.unwrap().len(), 6);
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(images(&first).await.len(), 2, "what has expired is gone");
+    assert_eq!(first.names().await.unwrap().len(), 2, "with its name");
 }
 
-/// Else it could never save anything, until it is restarted.
-#[tokio::test]
-async fn who_cannot_load_the_images_takes_the_secret_all_the_same() {
-    let server = RedisServer::start(&[]);
-    let store = server.store(LONG);
-    store.agree([1; 16]).await.unwrap();
-    server.command(&["SET", "{warmpath}:streams", "no sorted set"]);
-    let loaded = load(&store, [2; 16], LONG, &MirrorMetrics::default()).await;
-    assert_eq!((loaded.secret, loaded.saved.len()), ([1; 16], 0));
+async fn redis_behaves(settings: &str) {
+    let brief = Duration::from_millis(300);
+    behaves(store(settings, LONG), store(settings, LONG), store(settings, brief)).await;
 }
 
 #[tokio::test]
-async fn loading_takes_what_it_can_read_and_never_longer_than_allowed() {
+async fn memory_behaves_as_a_store() {
     let store = MemoryStore::new(LONG);
-    store.agree([1; 16]).await.unwrap();
-    store.save(&name(0), format::golden().into()).await.unwrap();
-    store.save(&name(1), Bytes::from_static(b"\xff\xff")).await.unwrap();
-    let mut foreign = format::saved();
-    foreign.secret_check ^= 1;
-    store.save(&name(2), format::encoded(foreign).into()).await.unwrap();
-    let metrics = MirrorMetrics::default();
-    let loaded = load(&store, [2; 16], LONG, &metrics).await;
-    assert_eq!(loaded.secret, [1; 16]);
-    assert_eq!(loaded.saved, [format::saved()]);
-    let count = |result| metrics.restores.get_or_create(&metrics::ByResult { result }).get();
-    assert_eq!((count("unreadable"), count("foreign")), (1, 1));
+    let brief = store.with_expiry(Duration::from_millis(300));
+    behaves(store.clone(), store, brief).await;
+}
 
-    let mut server = RedisServer::start(&[]);
-    server.pause();
-    let begun = Instant::now();
-    let loaded = load(&server.store(LONG), [2; 16], Duration::from_millis(100), &metrics).await;
-    assert_eq!((loaded.secret, loaded.saved.len()), ([2; 16], 0));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+#[tokio::test]
+async fn redis_behaves_as_a_store() {
+    let server = RedisServer::start(&[]);
+    redis_behaves(&format!("redis: \"redis://{}/3\"", server.address())).await;
+    assert!(server.ask(&["-n", "3", "dbsize"])[0] != "0", "in the database that the URL names");
+}
+
+/// With no more rights than the README says.
+#[tokio::test]
+async fn redis_with_tls_and_a_user_behaves_as_a_store() {
+    let certificates = Certificates::make();
+    let user = format!("user warmpath on >s3cret ~{{warmpath}}:* {}", rights());
+    let server = RedisServer::start_with_tls(&certificates, &["user default off", &user]);
+    let folder = servers::Folder::new();
+    let password = folder.write("password", "s3cret\n");
+    let file = |name: &str| certificates.file(name).display().to_string();
+    let tls = format!(
+        "tls_ca_file: {}, tls_cert_file: {}, tls_key_file: {}",
+        file("ca.pem"),
+        file("client.pem"),
+        file("client.key")
+    );
+    let user = format!("username: warmpath, password_file: {}", password.display());
+    redis_behaves(&format!("redis: \"{}\", tls: true, {tls}, {user}", server.address())).await;
+
+    let url = |user: &str| format!("redis: \"rediss://{user}{}\"", server.address());
+    let again = store(&format!("{}, {tls}", url("warmpath:s3cret@")), LONG);
+    assert_eq!(again.agree([9; 16]).await.unwrap().secret, [1; 16], "a URL says the same");
+    for (settings, reason) in [
+        (format!("{}, {tls}", url("warmpath:wrong@")), "denied"),
+        (format!("{}, {tls}", url("")), "denied"),
+        // Not shown a certificate; not of an authority that is known; not TLS.
+        (format!("{}, tls_ca_file: {}", url("warmpath:s3cret@"), file("ca.pem")), "unreachable"),
+        (url("warmpath:s3cret@"), "unreachable"),
+        (format!("redis: \"redis://warmpath:s3cret@{}\"", server.address()), "unreachable"),
+    ] {
+        let error = store(&settings, LONG).agree([1; 16]).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{settings}: {error}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+}
+
+/// The commands of the README's row on the user.
+fn rights() -> String {
+    let readme = include_str!("../../README.md");
+    let row = readme.lines().find(|line| line.starts_with("| `mirror.username` |")).unwrap();
+    let commands =
+        row.split('`').skip(3).step_by(2).filter(|word| word.chars().all(|c| c.is_ascii_uppercase()));
+    commands.map(|command| format!("+{} ", command.to_lowercase())).collect()
+}
+
+#[tokio::test]
+async fn redis_found_by_sentinels_behaves_as_a_store_and_a_failover_is_followed() {
+    let mut watched = Watched::start();
+    let settings = watched.settings();
+    // It is asked as well, and nobody waits for it.
+    watched.sentinels[0].pause();
+    redis_behaves(&settings).await;
+    watched.sentinels[0].go_on();
+
+    let store = store(&settings, LONG);
+    assert_eq!(store.agree([9; 16]).await.unwrap().secret, [1; 16]);
+    // The replica has all before its master dies.
+    watched.master.ask(&["wait", "1", "5000"]);
+    watched.master.stop();
+    assert_eq!(until_it_works(async || store.agree([9; 16]).await).await.secret, [1; 16]);
+    until_it_works(async || store.save(&name(7), Bytes::from_static(b"after")).await).await;
+    assert_eq!(watched.replica.ask(&["info", "replication"])[1].trim(), "role:master");
+
+    let unknown = settings.replace("master: main", "master: other");
+    let error = servers::store(&unknown, LONG).agree([1; 16]).await.unwrap_err();
+    assert!(error.to_string().contains("mirror.master"), "{error}");
+}
+
+#[tokio::test]
+async fn a_redis_cluster_behaves_as_a_store_and_its_redirects_are_followed() {
+    let cluster = Cluster::start();
+    redis_behaves(&cluster.settings()).await;
+    let (first, _) = cluster.owner();
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        let keys = &node.ask(&["dbsize"])[0];
+        assert_eq!(keys == "0", number != first, "all keys are in one slot");
+    }
+    let store = store(&cluster.settings(), LONG);
+    let check = async |rank: u32| {
+        assert_eq!(store.agree([9; 16]).await.unwrap().secret, [1; 16]);
+        store.save(&name(rank), Bytes::from_static(b"image")).await.unwrap();
+        assert!(store.names().await.unwrap().contains(&name(rank).to_string()));
+        assert_eq!(store.image(&name(rank).to_string()).await.unwrap().unwrap(), "image");
+    };
+    check(20).await;
+    let to = cluster.begin_to_move();
+    check(21).await;
+    cluster.move_keys(to);
+    check(22).await;
+    cluster.end_move(to);
+    check(23).await;
+    assert_eq!(cluster.owner().0, to);
+}
+
+/// A fleet that shares a Redis with another one has a prefix of its own.
+#[tokio::test]
+async fn prefixes_are_kept_apart() {
+    let server = RedisServer::start(&[]);
+    let access = servers::access(&format!("redis: \"{}\"", server.address()));
+    let (one, other) = (server.store(LONG), RedisStore::new(access, "other", LONG));
+    one.agree([1; 16]).await.unwrap();
+    one.save(&name(0), Bytes::from_static(b"image")).await.unwrap();
+    assert!(other.names().await.unwrap().is_empty());
+    assert_eq!(other.agree([2; 16]).await.unwrap().secret, [2; 16]);
 }

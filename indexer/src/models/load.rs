@@ -34,7 +34,15 @@ pub struct ModelErrors(pub(super) Vec<ModelError>);
 pub(super) fn unloaded(name: &str) -> Model {
     let release = Release { version: EngineVersion::default(), told_by: ToldBy::Nobody };
     let load = LoadId::fresh();
-    Model { name: name.into(), renderer: None, release, load, block_hash: None, is_retired: false }
+    Model {
+        name: name.into(),
+        renderer: None,
+        release,
+        load,
+        block_hash: None,
+        is_loaded: false,
+        is_retired: false,
+    }
 }
 
 /// Loads one model, `index` being its position in the configuration. `reported` is the release that its engines
@@ -54,7 +62,7 @@ pub(super) fn model(
     };
     let renderer = renderer(index, config, release.version)?;
     let block_hash = block_hash(&config.block_hash, release.version);
-    Ok(Model { renderer, release, block_hash, ..unloaded(&config.name) })
+    Ok(Model { renderer, release, block_hash, is_loaded: true, ..unloaded(&config.name) })
 }
 
 /// How engines of this release hash their blocks; `None`: not known.

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use warmpath_indexer::clock::Clock;
 use warmpath_indexer::ingest::{self, IngestConfig};
 use warmpath_indexer::mirror::{MemoryStore, MirrorMetrics, Saver, Store, StreamName, load};
-use warmpath_kv::{IndexLimits, Trust};
+use warmpath_kv::{Index, IndexLimits, KeyHasher, StreamId, Trust};
 
 use crate::bench::{Bench, STREAM, patient};
 use crate::engine::{Engine, removed, stored};
@@ -146,7 +146,7 @@ fn only_live_streams_are_saved_and_only_when_they_changed() {
     let mut saver = Saver::new(store.clone(), Arc::new(ingest), SECRET, LONG, metrics.clone());
     let runtime = runtime();
     runtime.block_on(saver.round(LONG));
-    assert!(runtime.block_on(store.images()).expect("images").is_empty(), "a degraded stream is not whole");
+    assert!(runtime.block_on(store.names()).expect("names").is_empty(), "a degraded stream is not whole");
     drop(saver);
 
     let bench = Bench::start(patient());
@@ -167,9 +167,9 @@ fn only_live_streams_are_saved_and_only_when_they_changed() {
     let mut keeper = Saver::new(brief.clone(), ingest.clone(), SECRET, LONG, metrics.clone());
     runtime.block_on(keeper.round(Duration::ZERO));
     std::thread::sleep(Duration::from_millis(30));
-    assert!(runtime.block_on(brief.images()).expect("images").is_empty());
+    assert!(runtime.block_on(brief.names()).expect("names").is_empty());
     runtime.block_on(keeper.round(Duration::ZERO));
-    assert_eq!(runtime.block_on(brief.images()).expect("images").len(), 1, "saved again before it is gone");
+    assert_eq!(runtime.block_on(brief.names()).expect("names").len(), 1, "saved again before it is gone");
     assert_eq!(count("saved"), 4);
 
     let name = StreamName { endpoint: "127.0.0.1:8000".to_owned(), rank: 0 };
@@ -177,4 +177,33 @@ fn only_live_streams_are_saved_and_only_when_they_changed() {
     let mut other = Saver::new(store, ingest, SECRET, LONG, metrics.clone());
     runtime.block_on(other.round(LONG));
     assert_eq!((count("saved"), count("elsewhere")), (4, 1), "another one has the turn");
+}
+
+/// As at the start of a program: endpoints are known before it is known what to begin with.
+#[test]
+fn streams_wait_until_it_is_known_what_the_index_begins_with() {
+    let mut engine = engine();
+    let store = saved(&mut engine);
+    let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([9; 16]), IndexLimits::default())));
+    let config = IngestConfig { sequencer: patient() };
+    let ingest = ingest::start_held(config, index.clone(), Clock::start()).expect("a thread");
+    let bench = Bench { ingest, index };
+    let gone = StreamId(7);
+    bench.follow(gone, &engine);
+    bench.follow(STREAM, &engine);
+    bench.ingest.remove_stream(gone).expect("it waits");
+    assert!(bench.ingest.is_held() && bench.ingest.status().is_empty());
+    assert_eq!(bench.index.read().stats().streams, 0);
+
+    let metrics = MirrorMetrics::default();
+    let loaded = runtime().block_on(load(&store, [9; 16], LONG, &metrics));
+    let (index, resumable) = loaded.restore(IndexLimits::default(), &metrics);
+    bench.ingest.begin_with(index, resumable);
+    assert!(!bench.ingest.is_held());
+    bench.until(&mut engine, "live", |bench| bench.trust() == "live");
+    assert_eq!((bench.hit(STREAM, &PROMPT), bench.stats().resumed), (6, 1));
+    assert!(bench.status(gone).is_none(), "one that went meanwhile is not followed");
+    assert_eq!(bench.index.read().stats().streams, 1);
+    bench.ingest.remove_stream(STREAM).expect("the thread runs");
+    assert_eq!(bench.index.read().stats().streams, 0);
 }

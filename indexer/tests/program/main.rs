@@ -40,6 +40,8 @@ mod sources;
 #[cfg(test)]
 mod spread;
 #[cfg(test)]
+mod start;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod terms;

@@ -41,6 +41,7 @@ pub(super) fn saved() -> Saved {
         name: name(3),
         last_seq: 1 << 40,
         last_digest: *b"sixteen bytes of",
+        last_made_us: 0,
         secret_check: secret_check(&KeyHasher::new([1; 16])),
         image: StreamImage {
             model: "Qwen/Qwen3-0.6B".into(),
@@ -64,6 +65,11 @@ pub(super) fn encoded(saved: Saved) -> Vec<u8> {
     to_wire(saved).encode_to_vec()
 }
 
+/// Of a format that this release does not know.
+pub(super) fn newer() -> Vec<u8> {
+    v1::StreamImage { format: 2, ..to_wire(saved()) }.encode_to_vec()
+}
+
 pub(super) fn golden() -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(GOLDEN)).expect("committed")
 }
@@ -79,14 +85,21 @@ fn images_are_the_bytes_that_they_always_were() {
     assert_eq!(encoded(saved()), golden());
 }
 
+/// The time came after the first images: those are without it, and one with it is read by who does not know it.
+#[test]
+fn an_image_tells_when_its_last_batch_was_made() {
+    let timed = Saved { last_made_us: 1_700_000_000_000_001, ..saved() };
+    assert_eq!(decode(&encoded(timed.clone())).expect("an image"), timed);
+    assert!(encoded(timed).starts_with(&golden()), "after all that there was");
+}
+
 #[test]
 fn what_a_newer_release_adds_is_skipped_and_what_it_changes_is_left_alone() {
     let mut more = golden();
     // Field 100, a varint, that no release knows yet.
     more.extend([0xa0, 0x06, 0x01]);
     assert_eq!(decode(&more).expect("an image"), saved());
-    let newer = v1::StreamImage { format: 2, ..to_wire(saved()) }.encode_to_vec();
-    assert!(matches!(decode(&newer), Err(FormatError::Newer(2))));
+    assert!(matches!(decode(&newer()), Err(FormatError::Newer(2))));
     assert!(matches!(decode(&[]), Err(FormatError::Missing(_))));
     for end in 1..golden().len() {
         // A part may be an image; then it is one that its lists tell, and the index looks at those.

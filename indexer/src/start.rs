@@ -1,0 +1,83 @@
+//! What goes on behind open ports until the program is ready, and the saving after it.
+//!
+//! ```text
+//! ports open ─▶ images from mirror and peers ─▶ index ─▶ streams followed ─▶ read up ─▶ ready
+//!               (three quarters of the warm-up)          (until its end)
+//! ```
+//!
+//! Until the images are there no stream is followed, and requests are ranked by load. What has not come by the end of the
+//! warm-up is gone without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use warmpath_kv::{Index, IndexLimits, KeyHasher};
+
+use crate::decide::Decider;
+use crate::fleet::View;
+use crate::ingest::Ingest;
+use crate::lifecycle::{Readiness, ReadyGuard};
+use crate::mirror::{self, MirrorMetrics, RedisStore, Saver, Secret, Sources};
+use crate::warmup::Warmup;
+
+/// See the module's documentation.
+pub struct Start {
+    pub sources: Sources<RedisStore>,
+    /// Of the warm-up.
+    pub patience: Duration,
+    pub limits: IndexLimits,
+    pub decider: Arc<Decider>,
+    pub ingest: Arc<Ingest>,
+    pub view: Arc<View>,
+    pub metrics: MirrorMetrics,
+    /// Where to save, and how often.
+    pub saving: Option<(RedisStore, Duration)>,
+}
+
+// === impl Start ===
+
+impl Start {
+    /// Runs until `stop`. `fleet` is held until every stream has its own guard.
+    pub async fn run(self, readiness: Readiness, fleet: ReadyGuard, stop: CancellationToken) {
+        let end = Instant::now() + self.patience;
+        let Self { sources, patience, limits, decider, ingest, view, metrics, saving } = self;
+        let secret = tokio::select! {
+            () = stop.cancelled() => return,
+            secret = take_up(sources, patience.mul_f64(0.75), limits, &decider, &ingest, &metrics) => secret,
+        };
+        let warmup = Warmup { view, ingest: ingest.clone(), end, mirror: metrics.clone() };
+        let saver = async {
+            if let Some((store, interval)) = saving {
+                Saver::new(store, ingest, secret, interval, metrics).run(stop.clone()).await;
+            }
+        };
+        tokio::join!(saver, warmup.run(readiness, fleet, stop.clone()));
+    }
+}
+
+/// Puts what others know into the index, and begins to follow the engines. Returns the secret of the block keys.
+async fn take_up(
+    sources: Sources<RedisStore>,
+    patience: Duration,
+    limits: IndexLimits,
+    decider: &Decider,
+    ingest: &Ingest,
+    metrics: &MirrorMetrics,
+) -> Secret {
+    // A secret of its own where nobody else has to understand the keys.
+    let loaded = mirror::gather(sources, rand::random(), patience, metrics).await;
+    let secret = loaded.secret;
+    let counted = metrics.clone();
+    // A second per some million blocks.
+    let restoring = tokio::task::spawn_blocking(move || loaded.restore(limits, &counted));
+    let (index, resumable) = restoring.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "taking up images broke down, a defect; starting without");
+        (Index::new(KeyHasher::new(secret), limits), Vec::new())
+    });
+    let reader = index.reader();
+    ingest.begin_with(index, resumable);
+    decider.take_up(reader);
+    secret
+}
