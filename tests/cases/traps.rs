@@ -11,7 +11,7 @@ const WORKERS: usize = 2;
 /// Longest that any request may take on a busy machine. One that is held for good takes minutes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-// E6 (envoyproxy/envoy#38801)
+// E6 (envoyproxy/envoy#38801), E2 (nginx/nginx-gateway-fabric#5420)
 #[test]
 fn a_vm_that_dies_on_headers_costs_each_worker_one_request() {
     dies_in(Callback::RequestHeaders);
@@ -21,6 +21,27 @@ fn a_vm_that_dies_on_headers_costs_each_worker_one_request() {
 #[test]
 fn a_vm_that_dies_on_a_body_costs_each_worker_one_request() {
     dies_in(Callback::RequestBody);
+}
+
+// E2 (nginx/nginx-gateway-fabric#5420)
+#[test]
+fn where_the_bootstrap_says_so_a_dead_vm_lets_nothing_pass() {
+    let left = AfterCase { vm_may_die: true, ..AfterCase::default() };
+    let stack = Stack::builder().map(|stack| {
+        let stack = stack.recorders(1).indexers(0).workers(1).module(module(Callback::RequestHeaders));
+        stack.bootstrap(|bootstrap| {
+            bootstrap.plugin()?["failure_policy"] = "FAIL_CLOSED".into();
+            Ok(())
+        })
+    });
+    case_that_leaves(left, stack, async |stack| {
+        for _ in 0..10 {
+            let answer = stack.send(completion("hello").header("connection", "close")).await?;
+            assert_eq!(answer.status, 503);
+        }
+        assert!(stack.recorders[0].take().is_empty());
+        Ok(())
+    });
 }
 
 fn dies_in(callback: Callback) {
