@@ -49,6 +49,11 @@ impl Bootstrap {
         named(self.at("/static_resources/clusters")?, name)
     }
 
+    /// What the listener does with connections.
+    pub fn connection_manager(&mut self) -> Result<&mut Value> {
+        self.at("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config")
+    }
+
     /// The HTTP filters of the listener, in their order.
     pub fn http_filters(&mut self) -> Result<&mut Vec<Value>> {
         self.at(HTTP_FILTERS)?.as_array_mut().context("http_filters is no list")
