@@ -1,6 +1,9 @@
 //! Plays a schedule on a site: begins and ends each fault at its time, and notes when engines were really out.
+//!
+//! What the schedule promises holds for what really happens too, however late the machine makes it: a fault whose victim
+//! still suffers from another one, or that would take a second engine out, waits until that is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,8 +14,8 @@ use super::fault::{Deed, Fault, Victim};
 use super::schedule::Schedule;
 use super::site::Site;
 
-/// Between two looks at a process that was asked to end.
-const END_POLL_MS: u64 = 50;
+/// Between two looks at what has to be over first.
+const POLL_MS: u64 = 50;
 /// Who has not ended after this long does not.
 const END_PATIENCE_MS: u64 = 20_000;
 /// An ordered restart begins within this time after its order was answered.
@@ -22,7 +25,7 @@ const RESTART_BEGINS_MS: u64 = 100;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin(Fault),
-    /// To have been done at this time; again where it could not be.
+    /// To be done at this time; again where it cannot be.
     End {
         fault: Fault,
         planned_ms: u64,
@@ -37,6 +40,10 @@ pub(super) struct Driver<'a> {
     /// By time in milliseconds, and in the order of planning.
     due: BTreeMap<(u64, usize), Step>,
     planned: usize,
+    /// Whom something befalls now.
+    busy: BTreeSet<Victim>,
+    /// An engine is out.
+    engine_is_out: bool,
     outages: Vec<Outage>,
 }
 
@@ -44,13 +51,17 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub(super) fn new(site: &'a mut Site, schedule: &Schedule, begun: Instant) -> Self {
-        let mut driver = Self { site, begun, due: BTreeMap::new(), planned: 0, outages: Vec::new() };
+        let mut driver = Self {
+            site,
+            begun,
+            due: BTreeMap::new(),
+            planned: 0,
+            busy: BTreeSet::new(),
+            engine_is_out: false,
+            outages: Vec::new(),
+        };
         for timed in &schedule.faults {
             driver.plan(timed.at_ms, Step::Begin(timed.fault));
-            if timed.fault.lasts_ms > 0 {
-                let planned_ms = timed.at_ms + timed.fault.lasts_ms;
-                driver.plan(planned_ms, Step::End { fault: timed.fault, planned_ms });
-            }
         }
         driver
     }
@@ -66,13 +77,37 @@ impl<'a> Driver<'a> {
             let wait_ms = at_ms.saturating_sub(self.now_ms());
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
             match step {
-                Step::Begin(fault) => self.begin(fault).await.with_context(|| format!("{fault:?}"))?,
+                Step::Begin(fault) if !self.may_begin(fault) => {
+                    self.plan(self.now_ms() + POLL_MS, Step::Begin(fault));
+                }
+                Step::Begin(fault) => {
+                    self.begin(fault).await.with_context(|| format!("{fault:?}"))?;
+                    if fault.lasts_ms > 0 {
+                        self.busy.insert(fault.victim);
+                        self.engine_is_out |= fault.engine_out().is_some();
+                        let planned_ms = self.now_ms() + fault.lasts_ms;
+                        self.plan(planned_ms, Step::End { fault, planned_ms });
+                    }
+                }
                 Step::End { fault, planned_ms } => {
-                    self.end(fault, planned_ms).await.with_context(|| format!("end of {fault:?}"))?;
+                    let is_over = self.end(fault).await.with_context(|| format!("end of {fault:?}"))?;
+                    if is_over {
+                        self.busy.remove(&fault.victim);
+                        self.engine_is_out &= fault.engine_out().is_none();
+                    } else {
+                        let now_ms = self.now_ms();
+                        ensure!(now_ms < planned_ms + END_PATIENCE_MS, "{fault:?}: it does not end");
+                        self.plan(now_ms + POLL_MS, Step::End { fault, planned_ms });
+                    }
                 }
             }
         }
         Ok(self.outages)
+    }
+
+    fn may_begin(&self, fault: Fault) -> bool {
+        let is_second = self.engine_is_out && fault.engine_out().is_some();
+        !self.busy.contains(&fault.victim) && !is_second
     }
 
     fn now_ms(&self) -> u64 {
@@ -80,7 +115,6 @@ impl<'a> Driver<'a> {
     }
 
     async fn begin(&mut self, fault: Fault) -> Result<()> {
-        let from_ms = self.now_ms();
         match fault.victim {
             Victim::Indexer(number) => {
                 let process = self.site.indexers[number].process();
@@ -90,7 +124,7 @@ impl<'a> Driver<'a> {
                     _ => process.freeze()?,
                 }
             }
-            Victim::Engine(number) => self.begin_of_engine(number, fault, from_ms).await?,
+            Victim::Engine(number) => self.begin_of_engine(number, fault).await?,
             Victim::Redis => self.begin_of_redis(fault.deed).await?,
             Victim::Link(link) => {
                 if let Deed::Toxic(toxic) = fault.deed {
@@ -102,13 +136,19 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    async fn begin_of_engine(&mut self, number: usize, fault: Fault, from_ms: u64) -> Result<()> {
+    async fn begin_of_engine(&mut self, number: usize, fault: Fault) -> Result<()> {
+        if fault.engine_out().is_some() {
+            // One that was out may not be back yet.
+            for engine in &mut self.site.engines {
+                engine.wait_until_healthy().await?;
+            }
+        }
+        let from_ms = self.now_ms();
         let engine = &mut self.site.engines[number];
         match fault.deed {
             Deed::Kill => engine.process().kill()?,
             Deed::Freeze => engine.process().freeze()?,
             Deed::RestartInside => {
-                engine.wait_until_healthy().await?;
                 engine.faults(&json!({ "restart": { "down_ms": fault.lasts_ms } })).await?;
             }
             Deed::LoseEvents { batches } => {
@@ -145,17 +185,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn end(&mut self, fault: Fault, planned_ms: u64) -> Result<()> {
+    /// Whether it is over now.
+    async fn end(&mut self, fault: Fault) -> Result<bool> {
         let now_ms = self.now_ms();
         match fault.victim {
             Victim::Indexer(number) => {
                 let indexer = &mut self.site.indexers[number];
                 match fault.deed {
                     Deed::Freeze => indexer.process().thaw()?,
-                    Deed::Terminate if indexer.process().is_running() => {
-                        ensure!(now_ms < planned_ms + END_PATIENCE_MS, "it does not end after SIGTERM");
-                        self.plan(now_ms + END_POLL_MS, Step::End { fault, planned_ms });
-                    }
+                    Deed::Terminate if indexer.process().is_running() => return Ok(false),
                     _ => indexer.launch_again()?,
                 }
             }
@@ -185,6 +223,6 @@ impl<'a> Driver<'a> {
             Victim::Link(link) => self.site.set(link, None),
             Victim::Envoy => {}
         }
-        Ok(())
+        Ok(true)
     }
 }
