@@ -17,7 +17,9 @@ pub fn start(log: &Log) {
         Ok(directive) if !log.level.contains("redis") => filter.add_directive(directive),
         _ => filter,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written, as on a full disk, is lost: told on standard error too, it would end the program.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     let started = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),

@@ -67,6 +67,28 @@ fn every_test_that_failure_modes_names_exists() {
 }
 
 #[test]
+fn every_row_of_failure_modes_names_a_test() {
+    let failure_modes = read("docs/failure-modes.md");
+    let mut shows_tests = false;
+    let mut rows = 0;
+    let mut without = Vec::new();
+    for line in failure_modes.lines() {
+        let is_row = line.starts_with('|') && line.ends_with('|');
+        let is_header = is_row && line.ends_with("| test |");
+        shows_tests = is_header || is_row && shows_tests;
+        if shows_tests && !is_header && !line.starts_with("|---") {
+            rows += 1;
+            let cell = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            if !quoted(cell).any(|name| name.matches('_').count() >= 3) {
+                without.push(line);
+            }
+        }
+    }
+    assert!(rows > 30, "{rows} rows only");
+    assert!(without.is_empty(), "rows without a test:\n{}", without.join("\n"));
+}
+
+#[test]
 fn every_metric_that_a_document_names_is_listed_with_its_code() {
     let lists = [read("indexer/README.md"), read("filter/README.md")].concat();
     let mut missing = Vec::new();

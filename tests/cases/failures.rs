@@ -1,10 +1,12 @@
 //! An indexer that is gone, frozen or never there costs locality, and never a request or much time.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde_json::json;
 use warmpath_tests::case::{case, case_that_leaves};
 use warmpath_tests::eventually::{Look, eventually};
 use warmpath_tests::load::figures::Figures;
@@ -198,5 +200,25 @@ fn a_dead_engine_costs_no_request() {
             assert_ne!(answer.receipt().endpoint, home);
         }
         Ok(())
+    });
+}
+
+/// `/dev/full` takes nothing, as a full disk does, and a pipe that nobody reads any more.
+#[test]
+fn an_indexer_whose_log_cannot_be_written_serves_on() {
+    let stack =
+        Stack::builder().map(|stack| stack.indexer(|config| config["log"] = json!({ "level": "debug" })));
+    case(stack, async |stack| {
+        let indexer = stack.indexer()?;
+        indexer.stop()?;
+        indexer.start_again_logging_to(Path::new("/dev/full")).await?;
+        for seed in 0..10 {
+            let answer = stack.send_alone(completion(text(seed, 64))).await?;
+            assert_eq!(answer.receipt().outcome, "scored", "{:?}", answer.receipt());
+        }
+        // It also ends as it should: a panic on the way would show in its exit code.
+        stack.indexer()?.stop()?;
+        assert!(stack.indexer()?.process().exit_code() == Some(0));
+        stack.indexer()?.start_again().await
     });
 }

@@ -7,9 +7,15 @@ mod answers;
 #[cfg(test)]
 mod bootstrap;
 #[cfg(test)]
+mod breaking;
+#[cfg(test)]
 mod browser;
 #[cfg(test)]
 mod bytes;
+#[cfg(test)]
+mod chaos;
+#[cfg(test)]
+mod configuration;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
@@ -25,11 +31,15 @@ mod models;
 #[cfg(test)]
 mod pass_through;
 #[cfg(test)]
+mod pools;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod responses;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod scaling;
 #[cfg(test)]
 mod security;
 #[cfg(test)]

@@ -119,6 +119,7 @@ fn the_engine_is_told_the_rank_and_not_the_list() {
     });
 }
 
+// E30 (kubernetes-sigs/gateway-api-inference-extension#2936)
 #[test]
 fn a_retry_goes_to_the_next_of_the_list() {
     const DEAD: &str = "127.0.0.1:9";

@@ -1,7 +1,8 @@
 //! Compares what an indexer holds of each engine with the engine's own cache, block by block.
 //!
 //! In: `/blocks` of an indexer and `/emulator/state` of an engine, both at rest. Out: the differences, by cause; none where
-//! the index is exact. Only what claims to be exact is compared: a stream that is `live`. What was not compared is told.
+//! the index is exact. Only a stream that claims to be exact must be: one that is `live`. One that is `degraded` may miss
+//! blocks, and may hold none that the engine has not. What was not compared is told.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,6 +44,8 @@ pub struct Differences {
 pub enum Found {
     /// All of it.
     Compared(Differences),
+    /// The stream is `degraded`: blocks may be missing, and none may be there that the engine has not.
+    Partly(Differences),
     /// Something is on its way.
     NotYet(String),
     /// Why there is nothing.
@@ -61,7 +64,10 @@ pub async fn audit(engines: &[Engine], indexers: &[Indexer]) -> Result<Vec<Strin
                 let line = eventually(&format!("the index is exact for {who}"), async || {
                     Ok(match compare(&client, engine, rank.into(), indexer).await? {
                         Found::Compared(found) if found.is_none() => Look::Seen(found.to_string()),
-                        Found::Compared(found) => Look::NotYet(found.to_string()),
+                        Found::Partly(found) if found.phantom == 0 => {
+                            Look::Seen(format!("degraded: {found}"))
+                        }
+                        Found::Compared(found) | Found::Partly(found) => Look::NotYet(found.to_string()),
                         Found::NotYet(why) => Look::NotYet(why),
                         Found::Nothing(why) => Look::Seen(format!("not compared: {why}")),
                     })
@@ -92,14 +98,16 @@ pub async fn compare(client: &Client, engine: &Engine, rank: usize, indexer: &In
     if count("unpublished")? > 0 {
         return nothing("the engine's cache changed, and no batch has told of it yet");
     }
-    match held["trust"].as_str().context("no trust in the indexer's answer")? {
-        "live" => {}
+    let trust = held["trust"].as_str().context("no trust in the indexer's answer")?;
+    match trust {
+        "live" | "degraded" => {}
         "recovering" => return Ok(Found::NotYet("the stream is recovering".to_owned())),
         trust => return Ok(Found::Nothing(format!("the stream is {trust}"))),
     }
     let engine = copies(&truth["blocks"], "count")?;
     let index = copies(&held["blocks"], "copies")?;
-    Ok(Found::Compared(Differences::between(&engine, &index)))
+    let found = Differences::between(&engine, &index);
+    Ok(if trust == "live" { Found::Compared(found) } else { Found::Partly(found) })
 }
 
 /// `None`: no answer in time, or none with the status 200.

@@ -136,6 +136,28 @@ impl Client {
         Self::exchange(&self.http2, authority, call).await
     }
 
+    /// The same as [`Client::send`] for an answer that may break off: what came of it, and what broke it.
+    pub async fn send_until_it_breaks(
+        &self,
+        authority: &str,
+        call: Call,
+    ) -> Result<(Answer, Option<String>)> {
+        let what = format!("{} {authority}{}", call.method, call.path);
+        let request = call.into_request(authority)?;
+        let sent = Instant::now();
+        let read = async {
+            let response = self.http1.request(request).await?;
+            anyhow::Ok(Answer::read_until_it_breaks(response, sent).await)
+        };
+        match tokio::time::timeout(PATIENCE, read).await {
+            Ok(answer) => {
+                let (answer, broken) = answer.with_context(|| what)?;
+                Ok((answer, broken.map(|error| error.to_string())))
+            }
+            Err(_) => bail!("{what}: no answer after {} s", PATIENCE.as_secs()),
+        }
+    }
+
     async fn exchange(
         client: &legacy::Client<HttpConnector, Body>,
         authority: &str,
@@ -172,23 +194,42 @@ pub struct Answer {
 
 impl Answer {
     async fn read(response: Response<hyper::body::Incoming>, sent: Instant) -> Result<Self> {
+        match Self::read_until_it_breaks(response, sent).await {
+            (answer, None) => Ok(answer),
+            (_, Some(error)) => Err(error.into()),
+        }
+    }
+
+    async fn read_until_it_breaks(
+        response: Response<hyper::body::Incoming>,
+        sent: Instant,
+    ) -> (Self, Option<hyper::Error>) {
         let (head, mut incoming) = response.into_parts();
         let mut body = BytesMut::new();
         let mut first_byte = None;
+        let mut broken = None;
         while let Some(frame) = incoming.frame().await {
-            if let Ok(data) = frame?.into_data() {
-                first_byte.get_or_insert_with(|| sent.elapsed());
-                body.extend_from_slice(&data);
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => {
+                    first_byte.get_or_insert_with(|| sent.elapsed());
+                    body.extend_from_slice(&data);
+                }
+                Ok(Err(_trailers)) => {}
+                Err(error) => {
+                    broken = Some(error);
+                    break;
+                }
             }
         }
         let total = sent.elapsed();
-        Ok(Self {
+        let answer = Self {
             status: head.status.as_u16(),
             headers: head.headers,
             body: body.freeze(),
             first_byte: first_byte.unwrap_or(total),
             total,
-        })
+        };
+        (answer, broken)
     }
 
     /// The value of a header, where it is there and text.

@@ -133,9 +133,15 @@ impl Engine {
     /// Ends it like a crash and starts it again: same address, empty cache, sequence numbers from 0.
     pub async fn restart(&mut self) -> Result<()> {
         self.process.kill()?;
+        self.launch_again()?;
+        self.wait_until_healthy().await
+    }
+
+    /// Starts it again after it was killed, and does not wait until it answers.
+    pub fn launch_again(&mut self) -> Result<()> {
         self.process =
             Process::start(&self.name, &paths::emulator()?, self.spec.args(&self.ports), &self.dir)?;
-        self.wait_until_healthy().await
+        Ok(())
     }
 
     /// Waits until it answers.

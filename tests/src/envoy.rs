@@ -14,9 +14,16 @@ use crate::paths;
 use crate::ports::Port;
 use crate::process::Process;
 
+mod reload;
+
+use reload::ListenerFile;
+pub use reload::set_filter_among;
+
 const HTTP_FILTERS: &str =
     "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
+/// Envoy's own default.
+const DRAIN_S: u32 = 600;
 const EXIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// `envoy/envoy.yaml`, parsed, to be pointed elsewhere.
@@ -40,6 +47,11 @@ impl Bootstrap {
     /// The cluster of this name.
     pub fn cluster(&mut self, name: &str) -> Result<&mut Value> {
         named(self.at("/static_resources/clusters")?, name)
+    }
+
+    /// What the listener does with connections.
+    pub fn connection_manager(&mut self) -> Result<&mut Value> {
+        self.at("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config")
     }
 
     /// The HTTP filters of the listener, in their order.
@@ -125,24 +137,61 @@ pub struct Envoy {
     listener: Port,
     admin: Port,
     client: Client,
+    /// Where its listener may be replaced.
+    listener_file: Option<ListenerFile>,
 }
 
 impl Envoy {
     /// Starts it with this bootstrap and this many workers on ports of its own, and waits until it takes requests.
-    pub async fn start(mut bootstrap: Bootstrap, workers: usize, dir: &Path) -> Result<Self> {
+    pub async fn start(bootstrap: Bootstrap, workers: usize, dir: &Path) -> Result<Self> {
+        Self::start_as(None, bootstrap, workers, dir).await
+    }
+
+    /// The same with a listener that [`Envoy::change_filters`] can replace. What the one before has under way may take
+    /// so many seconds.
+    pub async fn start_reloadable(
+        drain_s: u32,
+        bootstrap: Bootstrap,
+        workers: usize,
+        dir: &Path,
+    ) -> Result<Self> {
+        Self::start_as(Some(drain_s), bootstrap, workers, dir).await
+    }
+
+    async fn start_as(
+        drain_s: Option<u32>,
+        mut bootstrap: Bootstrap,
+        workers: usize,
+        dir: &Path,
+    ) -> Result<Self> {
         let (listener, admin) = (Port::claim()?, Port::claim()?);
         *bootstrap.at("/static_resources/listeners/0/address")? = socket_address(&listener.to_string())?;
         *bootstrap.at("/admin/address")? = socket_address(&admin.to_string())?;
+        let listener_file = drain_s.map(|_| ListenerFile::split(&mut bootstrap, dir)).transpose()?;
         let config = bootstrap.write(dir)?;
         let config = config.to_string_lossy();
         // Hot restart would tie Envoy's life to that of the thread that started it, and clash between cases.
-        let workers = workers.to_string();
+        let (workers, drain_s) = (workers.to_string(), drain_s.unwrap_or(DRAIN_S).to_string());
         let args = ["-c", &config, "--disable-hot-restart", "--concurrency", &workers];
+        let args = args.into_iter().chain(["--drain-time-s", &drain_s]);
         let args = args.into_iter().chain(["--log-level", "warning", "--component-log-level", "wasm:info"]);
         let process = Process::start("envoy", &paths::envoy()?, args, dir)?;
-        let mut envoy = Self { process, listener, admin, client: Client::default() };
+        let mut envoy = Self { process, listener, admin, client: Client::default(), listener_file };
         envoy.wait_until_ready().await?;
         Ok(envoy)
+    }
+
+    /// Replaces the listener by one with other HTTP filters. Envoy takes it when it has read it; requests under way
+    /// finish with the old one.
+    pub fn change_filters(&mut self, change: impl FnOnce(&mut Value) -> Result<()>) -> Result<()> {
+        self.listener_file.as_mut().context("this Envoy's listener is fixed")?.change(change)
+    }
+
+    /// How many listeners it has taken, and how many it has refused.
+    pub async fn listener_updates(&self) -> Result<(f64, f64)> {
+        let metrics = self.metrics().await?;
+        let count = |what: &str| metrics.sum(&format!("envoy_listener_manager_lds_update_{what}"), &[]);
+        Ok((count("success"), count("rejected")))
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {

@@ -73,11 +73,28 @@ impl Indexer {
 
     /// Starts it again after it was killed or ended.
     pub async fn start_again(&mut self) -> Result<()> {
-        self.process = launch(&self.name, &self.ports, &self.config, &self.dir)?;
+        self.launch_again()?;
         self.wait_until_ready().await
     }
 
-    async fn wait_until_ready(&mut self) -> Result<()> {
+    /// The same, and does not wait until it is ready.
+    pub fn launch_again(&mut self) -> Result<()> {
+        self.process = launch(&self.name, &self.ports, &self.config, &self.dir)?;
+        Ok(())
+    }
+
+    /// Starts it again with its log going to this file.
+    pub async fn start_again_logging_to(&mut self, log: &Path) -> Result<()> {
+        let config = self.dir.join(format!("{}.yaml", self.name));
+        let args = ["-c".as_ref(), "exec \"$0\" serve --config \"$1\" 2>\"$2\"".as_ref()];
+        let program = paths::indexer()?;
+        let args = args.into_iter().chain([program.as_os_str(), config.as_os_str(), log.as_os_str()]);
+        self.process = Process::start(&self.name, Path::new("sh"), args, &self.dir)?;
+        self.wait_until_ready().await
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
         eventually("the indexer is ready", async || {
             if !self.process.is_running() {
                 return Ok(Look::Never(format!("{} ended: {}", self.name, self.process.log())));
@@ -108,6 +125,11 @@ impl Indexer {
         self.client.send(&self.admin_address(), Call::get("/state")).await?.json()
     }
 
+    /// Event streams that it is connected to.
+    pub async fn connected_streams(&self) -> Result<usize> {
+        Ok(connected_streams(&self.state().await?))
+    }
+
     /// The process, to freeze, end or read.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
@@ -118,6 +140,13 @@ impl Indexer {
         ensure!(self.process.terminate(EXIT_PATIENCE)?, "{} did not end after SIGTERM", self.name);
         Ok(())
     }
+}
+
+/// Event streams that an indexer's state shows as connected.
+fn connected_streams(state: &Value) -> usize {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ranks = list(&state["endpoints"]).into_iter().flat_map(|endpoint| list(&endpoint["ranks"]));
+    ranks.filter(|rank| rank["stream"]["connected"] == true).count()
 }
 
 fn launch(name: &str, ports: &IndexerPorts, config: &Value, dir: &Path) -> Result<Process> {

@@ -7,7 +7,7 @@
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
 //! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
-//! compared afterwards ([`audit`], [`lab`], and [`soak`] with faults for hours), and what they stand on ([`process`],
+//! compared afterwards ([`audit`], [`lab`], and [`soak`] and [`chaos`] with faults for hours), and what they stand on ([`process`],
 //! [`ports`], [`paths`]).
 
 #![expect(
@@ -18,6 +18,7 @@
 pub mod audit;
 pub mod browser;
 pub mod case;
+pub mod chaos;
 pub mod client;
 pub mod demo;
 pub mod engine;

@@ -54,9 +54,19 @@ impl Process {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The code that it ended with; None while it runs, and where a signal ended it.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().ok().flatten()?.code()
     }
 
     /// Tells it to read its configuration again, where it does so.
@@ -81,9 +91,14 @@ impl Process {
         Ok(())
     }
 
+    /// Asks it to end, and does not wait.
+    pub fn ask_to_end(&self) -> Result<()> {
+        self.send(Signal::TERM)
+    }
+
     /// Asks it to end and waits; whether it did within `patience`. Kills it otherwise.
     pub fn terminate(&mut self, patience: Duration) -> Result<bool> {
-        self.send(Signal::TERM)?;
+        self.ask_to_end()?;
         let asked = Instant::now();
         while self.is_running() {
             if asked.elapsed() > patience {

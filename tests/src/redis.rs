@@ -3,12 +3,17 @@
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream};
 
 use crate::eventually::{Look, eventually, seen_if};
 use crate::ports::Port;
 use crate::process::Process;
+
+/// A command takes microseconds; who waits longer has frozen it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running Redis. Restarted, it keeps its port and nothing else.
 #[derive(Debug)]
@@ -29,11 +34,40 @@ impl Redis {
 
     /// Starts it again after it was killed, empty.
     pub async fn start_again(&mut self) -> Result<()> {
-        self.process = launch(&self.port, &self.dir)?;
+        self.launch_again()?;
         self.wait_until_it_listens().await
     }
 
-    async fn wait_until_it_listens(&mut self) -> Result<()> {
+    /// The same, and does not wait until it listens.
+    pub fn launch_again(&mut self) -> Result<()> {
+        self.process = launch(&self.port, &self.dir)?;
+        Ok(())
+    }
+
+    /// `ip:port`.
+    pub fn address(&self) -> String {
+        self.port.to_string()
+    }
+
+    /// Has it carry out a command whose words hold no spaces, and returns the first line of its answer; an error where
+    /// it refuses, or does not answer in time.
+    pub async fn command(&self, words: &str) -> Result<String> {
+        let exchange = async {
+            let mut connection = BufStream::new(tokio::net::TcpStream::connect(self.address()).await?);
+            connection.write_all(format!("{words}\r\n").as_bytes()).await?;
+            connection.flush().await?;
+            let mut line = String::new();
+            connection.read_line(&mut line).await?;
+            anyhow::Ok(line.trim_end().to_owned())
+        };
+        let answer =
+            tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.context("Redis does not answer")??;
+        ensure!(!answer.starts_with('-'), "Redis refuses `{words}`: {answer}");
+        Ok(answer)
+    }
+
+    /// Waits until it takes connections.
+    pub async fn wait_until_it_listens(&mut self) -> Result<()> {
         eventually("Redis listens", async || {
             if !self.process.is_running() {
                 return Ok(Look::Never(format!("Redis ended: {}", self.process.log())));

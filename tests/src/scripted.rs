@@ -31,6 +31,8 @@ pub enum Script {
     Status(u32),
     /// A message that is none.
     Garbage,
+    /// Headers, and the end: no message and no status.
+    Bare,
     /// Nothing, for ever.
     Silence,
 }
@@ -121,6 +123,9 @@ async fn answer(
     } else {
         lock(&shared).asked.extend(ScoreRequest::decode(message));
         let script = lock(&shared).script.clone();
+        if matches!(script, Script::Bare) {
+            return Ok(Response::new(StreamBody::new(futures::stream::iter(Vec::new()))));
+        }
         score(script).await
     };
     Ok(grpc(reply))
@@ -133,6 +138,8 @@ async fn score(script: Script) -> Result<Vec<u8>, u32> {
         Script::Answer(answer) => Ok(answer.encode_to_vec()),
         Script::Status(code) => Err(code),
         Script::Garbage => Ok(vec![0xff; 16]),
+        // Was answered before.
+        Script::Bare => Err(2),
         Script::Silence => std::future::pending().await,
     }
 }

@@ -40,6 +40,8 @@ pub struct StackBuilder {
     policy: String,
     speculates: bool,
     workers: usize,
+    /// Seconds that a replaced listener drains, where it may be replaced.
+    drain_s: Option<u32>,
     module: Option<Vec<u8>>,
     filter: Vec<PatchJson>,
     indexer: Vec<PatchJson>,
@@ -78,6 +80,7 @@ impl Stack {
             policy: "cost".to_owned(),
             speculates: true,
             workers: WORKERS,
+            drain_s: None,
             module: None,
             filter: Vec::new(),
             indexer: Vec::new(),
@@ -266,6 +269,13 @@ impl StackBuilder {
         self
     }
 
+    /// An Envoy whose listener can be replaced, and then drains for so many seconds.
+    #[must_use]
+    pub fn reloadable(mut self, drain_s: u32) -> Self {
+        self.drain_s = Some(drain_s);
+        self
+    }
+
     /// Another module in place of the filter.
     #[must_use]
     pub fn module(mut self, wasm: Vec<u8>) -> Self {
@@ -359,7 +369,10 @@ impl StackBuilder {
         for patch in self.bootstrap {
             patch(&mut bootstrap)?;
         }
-        let envoy = Envoy::start(bootstrap, self.workers, dir).await?;
+        let envoy = match self.drain_s {
+            Some(drain_s) => Envoy::start_reloadable(drain_s, bootstrap, self.workers, dir).await?,
+            None => Envoy::start(bootstrap, self.workers, dir).await?,
+        };
         let client = Client::default();
         let (speculates, dir) = (self.speculates, dir.to_owned());
         let stack = Stack { engines, recorders, indexers, scripted, envoy, client, speculates, dir };
@@ -375,9 +388,8 @@ impl Stack {
             self.engines.iter().filter(|e| e.spec().events).map(|e| usize::from(e.spec().ranks)).sum();
         for indexer in &self.indexers {
             eventually("the indexer is connected to every engine", async || {
-                let state = indexer.state().await?;
-                let connected = connected_streams(&state);
-                seen_if(connected >= streams, state.to_string())
+                let connected = indexer.connected_streams().await?;
+                seen_if(connected >= streams, format!("{connected} of {streams} streams"))
             })
             .await?;
         }
@@ -411,13 +423,6 @@ impl Stack {
         }
         Ok(())
     }
-}
-
-/// Event streams that the indexer's state shows as connected.
-fn connected_streams(state: &Value) -> usize {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let ranks = list(&state["endpoints"]).into_iter().flat_map(|endpoint| list(&endpoint["ranks"]));
-    ranks.filter(|rank| rank["stream"]["connected"] == true).count()
 }
 
 async fn start_indexers(count: usize, config: &Value, dir: &Path) -> Result<Vec<Indexer>> {

@@ -41,6 +41,7 @@ async fn grpc_status(answer: Answer) -> String {
 }
 
 /// SIGTERM while a hundred questions are open: every one is answered, and the exit is clean.
+// E4 (kubernetes-sigs/gateway-api-inference-extension#548)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_answers_everything_in_flight() {
     let mut program = Program::start(&config(&["10.0.0.1:8000", "10.0.0.2:8000"]), "drain");

@@ -13,6 +13,10 @@ use crate::rank::Policy;
 /// Bytes that cluster and authority may have together. They travel as a protobuf message in a host call that takes
 /// text: every length in it must stay below 128, or the message is no UTF-8.
 const UPSTREAM_BYTES_MAX: usize = 127 - 2 * FIELD_BYTES;
+/// How often a call is made again, as an encoded number: of three indexers two may be gone.
+const RETRIES: &str = "\u{8}\u{2}";
+/// The connection was not made, the stream was not taken, or it broke before an answer came.
+const RETRY_ON: &str = "connect-failure,refused-stream,reset";
 /// Longest name of a header.
 const GROUP_HEADER_BYTES_MAX: usize = 256;
 /// Tag and length before a protobuf field.
@@ -113,11 +117,24 @@ fn check_upstream(raw: &Raw, problems: &mut Vec<Problem>) {
     }
 }
 
-/// `GrpcService{envoy_grpc{cluster_name, authority}}`, encoded. A plain cluster name would do for most names only: the
-/// proxy first tries to decode it, aborts on the unlucky ones, and sends it as an authority that servers may refuse.
+/// `GrpcService{envoy_grpc{cluster_name, authority}, retry_policy}`, encoded. A plain cluster name would do for most names
+/// only: the proxy first tries to decode it, aborts on the unlucky ones, and sends it as an authority that servers may
+/// refuse.
 fn grpc_service(cluster: &str, authority: &str) -> String {
     let inner = field(1, cluster) + &field(2, authority);
-    field(1, &inner)
+    field(1, &inner) + &field(6, &retry_policy())
+}
+
+/// `RetryPolicy{retry_back_off{base_interval, max_interval}, num_retries, retry_on}`, encoded: a call to an indexer that
+/// has just gone is made again to another one, within the same deadline. An indexer that is slow is not asked twice.
+/// The proxy does it, because a call made from within the callback of another one's failure is more than the SDK allows.
+fn retry_policy() -> String {
+    // 1.00013 ms in nanoseconds: the proxy takes no less than 1 ms, and the bytes of this number are UTF-8.
+    let base_interval = "\u{10}\u{85}=";
+    // 16 s: the proxy also takes it as the time that one attempt may take, so it must be above any deadline.
+    let max_interval = "\u{8}\u{10}";
+    let back_off = field(1, base_interval) + &field(2, max_interval);
+    field(1, &back_off) + &field(2, RETRIES) + &field(3, RETRY_ON)
 }
 
 /// A length-delimited protobuf field of at most 127 bytes.

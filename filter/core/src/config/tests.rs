@@ -3,6 +3,9 @@
 use super::*;
 use crate::limits::TICK_MS_MIN;
 
+/// What every call is made again for: of `retry_policy`, 1.00013 and 16,000 ms, twice, and for what.
+const RETRY: &str = "2\u{36}\n\u{a}\n\u{4}\u{10}\u{85}=\u{12}\u{2}\u{8}\u{10}\u{12}\u{2}\u{8}\u{2}\u{1a}\u{24}connect-failure,refused-stream,reset";
+
 fn problems(json: &str) -> Vec<String> {
     match Config::read(json.as_bytes()) {
         Err(ConfigError::Invalid(problems)) => problems.into_iter().map(|p| p.field).collect(),
@@ -25,7 +28,7 @@ fn the_documented_example_is_read() {
     let example =
         readme.split("```json").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let config = Config::read(example.as_bytes()).expect("valid");
-    assert_eq!(config.upstream, "\n\u{12}\n\u{7}indexer\u{12}\u{7}indexer");
+    assert_eq!(config.upstream, format!("\n\u{12}\n\u{7}indexer\u{12}\u{7}indexer{RETRY}"));
 }
 
 #[test]
@@ -82,11 +85,11 @@ fn names_are_accepted_as_far_as_they_can_be_encoded() {
     };
     let config = Config::read(with(116).as_bytes()).expect("fits");
     assert_eq!(config.upstream.as_bytes().get(..2), Some([0x0a, 127].as_slice()));
-    assert_eq!(config.upstream.len(), 129);
+    assert_eq!(config.upstream.len(), 129 + RETRY.len());
     assert_eq!(problems(&with(117)), ["indexer.cluster"]);
     // Names that a proxy would take for an encoded message are encoded too.
     let config = Config::read(br#"{"indexer":{"cluster":"indexer-a"}}"#).expect("valid");
-    assert_eq!(config.upstream, "\n\u{14}\n\u{9}indexer-a\u{12}\u{7}indexer");
+    assert_eq!(config.upstream, format!("\n\u{14}\n\u{9}indexer-a\u{12}\u{7}indexer{RETRY}"));
 }
 
 #[test]
