@@ -34,7 +34,7 @@ use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
 use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
-use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
+use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
@@ -397,7 +397,7 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
     let stop = tasks.stop();
     tasks.spawn("fleet", driver.run(observations, stop.clone()));
     spawn_dns(tasks, config, &metrics.fleet, &observer);
-    let own = own_counts(core.books.clone(), core.index.clone());
+    let own = (own_counts(core.books.clone(), core.index.clone()), guess_of(core.index.clone()));
     let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
     tasks.spawn("scrape", scraper.run(observer, stop.clone()));
     tasks.spawn("sources", core.sources.clone().run(core.ingest.clone(), core.clock, stop.clone()));
@@ -450,6 +450,10 @@ fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsO
             is_followed: stream.is_some_and(|stream| stream.trust.is_scored()),
         }
     })
+}
+
+fn guess_of(index: Arc<RwLock<Index>>) -> GuessOf {
+    Box::new(move |place, tokens| index.write().guess_block_size(place, tokens))
 }
 
 fn spawn_dns(

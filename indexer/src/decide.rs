@@ -349,15 +349,18 @@ impl Decider {
     }
 
     /// A stream of these endpoints whose cache is known, with its block size if it can be: one that has told of
-    /// blocks, or one that is live and so is known to hold none.
+    /// blocks, or one that is live and so is known to hold none; the size of its blocks is guessed at best.
     fn known_stream(&self, endpoints: &[&Endpoint]) -> Option<StreamState> {
         let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
         let mut live = None;
         for stream in places.filter_map(|place| self.cached.stream(place)).filter(|s| s.trust.is_scored()) {
-            if stream.block_size.is_some() {
+            if stream.has_told {
                 return Some(stream);
             }
-            live = live.or((stream.trust == Trust::Live).then_some(stream));
+            let is_better = live.is_none_or(|live: StreamState| live.block_size.is_none());
+            if stream.trust == Trust::Live && is_better {
+                live = Some(stream);
+            }
         }
         live
     }

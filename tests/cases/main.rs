@@ -13,6 +13,8 @@ mod bytes;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod cold_start;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod malformed;

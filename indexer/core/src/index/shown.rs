@@ -65,8 +65,10 @@ struct Speculating<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
     pub trust: Trust,
-    /// Tokens per block; `None` until the first event told.
+    /// Tokens per block; `None`: neither told nor guessed.
     pub block_size: Option<u32>,
+    /// Its events have told the block size.
+    pub has_told: bool,
 }
 
 // === impl Shown ===
@@ -131,7 +133,7 @@ impl Reader {
         Self { shown, hasher }
     }
 
-    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown.
+    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown, or is guessed to have.
     #[must_use]
     pub fn key_plan(&self) -> KeyPlan {
         let shown = self.shown.read();
@@ -150,7 +152,8 @@ impl Reader {
     }
 
     /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
-    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
+    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is neither known nor
+    /// guessed.
     pub fn speculate(&self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
         let mut next = Some(Speculating { stream, keys, until: expires_at, blocks: 0, after: None });
         while let Some(step) = next {
@@ -163,6 +166,7 @@ impl Reader {
     pub fn stream(&self, stream: StreamId) -> Option<StreamState> {
         let shown = self.shown.read();
         let card = shown.cards.slot(stream).and_then(|slot| shown.cards.stream(slot))?;
-        Some(StreamState { trust: card.trust, block_size: card.layout.map(|layout| layout.size()) })
+        let block_size = card.layout.map(|layout| layout.size());
+        Some(StreamState { trust: card.trust, block_size, has_told: card.has_told })
     }
 }
