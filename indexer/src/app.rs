@@ -278,13 +278,8 @@ impl Core {
         Arc::new(Decider::new(config, shared, metrics.decide.clone()))
     }
 
-    fn scorer(
-        &self,
-        config: &Config,
-        decider: Arc<Decider>,
-        metrics: &Metrics,
-    ) -> ScorerServer<ScorerService> {
-        let reporter = Reporter {
+    fn reporter(&self, config: &Config, metrics: &Metrics) -> Reporter {
+        Reporter {
             books: self.books.clone(),
             view: self.view.clone(),
             clock: self.clock,
@@ -296,7 +291,16 @@ impl Core {
             lengths: self.lengths.clone(),
             outliers: config.outliers,
             metrics: metrics.decide.clone(),
-        };
+        }
+    }
+
+    fn scorer(
+        &self,
+        config: &Config,
+        decider: Arc<Decider>,
+        metrics: &Metrics,
+    ) -> ScorerServer<ScorerService> {
+        let reporter = self.reporter(config, metrics);
         ScorerServer::new(ScorerService { decider, reporter })
             .max_decoding_message_size(config.limits.max_message_bytes)
     }
@@ -413,8 +417,9 @@ fn start_peers(
     core: &Core,
     metrics: &Metrics,
 ) -> PeerServer<PeerService> {
-    let publisher = Publisher::new(core.books.clone(), metrics.peers.clone());
-    let service = PeerServer::new(publisher.service(core.view.clone()));
+    let cached = core.index.read().reader();
+    let publisher = Publisher::new(core.books.clone(), cached.secret_check(), metrics.peers.clone());
+    let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
     let stop = tasks.stop();
     tasks.spawn("publish", publisher.run(stop.clone()));
     for peer in &config.peers {
@@ -423,6 +428,8 @@ fn start_peers(
             books: core.books.clone(),
             view: core.view.clone(),
             clock: core.clock,
+            reporter: core.reporter(config, metrics),
+            cached: cached.clone(),
             metrics: metrics.peers.clone(),
         };
         tasks.spawn("follow", follower.run(stop.clone()));

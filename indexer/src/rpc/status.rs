@@ -13,3 +13,8 @@ pub fn invalid(invalid: Invalid) -> Status {
 pub fn follow_again(why: &'static str) -> Status {
     Status::unavailable(why)
 }
+
+/// A follower without a name.
+pub fn invalid_follower() -> Status {
+    Status::invalid_argument("follower_id: names no indexer")
+}

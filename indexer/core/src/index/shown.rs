@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::key::KeyHasher;
+use crate::key::{KeyHasher, Namespace};
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
@@ -142,6 +142,12 @@ impl Reader {
         layouts.sort_unstable();
         layouts.dedup();
         KeyPlan { hasher: self.hasher.clone(), layouts }
+    }
+
+    /// Key of a fixed text: equal where block keys are made with the same secret, and tells nothing of it.
+    #[must_use]
+    pub fn secret_check(&self) -> u64 {
+        self.hasher.root(&Namespace { model: "warmpath peers", lora: None, salt: None }).0
     }
 
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.

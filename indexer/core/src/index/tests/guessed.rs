@@ -22,8 +22,15 @@ fn what_a_pick_will_bring_is_expected_before_any_event() {
     index.guess_block_size(B, 2);
     speculate(&mut index, A);
     assert_eq!((hit(&index, A, &PROMPT), hit(&index, B, &PROMPT)), (8, 0));
-    assert_eq!(index.reader().stream(A).map(|stream| (stream.block_size, stream.has_told)), Some((Some(2), false)));
-    assert_eq!(index.stream_stats(A).and_then(|stats| stats.block_size), None, "a guess is not what events told");
+    assert_eq!(
+        index.reader().stream(A).map(|stream| (stream.block_size, stream.has_told)),
+        Some((Some(2), false))
+    );
+    assert_eq!(
+        index.stream_stats(A).and_then(|stats| stats.block_size),
+        None,
+        "a guess is not what events told"
+    );
 
     // The guess was right: what was expected goes over into what is held.
     store(&mut index, A, stored(None, &[1, 2], &[1, 2, 3, 4]));
@@ -63,7 +70,11 @@ fn a_guess_may_change_and_outlives_what_is_forgotten() {
     speculate(&mut index, A);
     assert_eq!(hit(&index, A, &PROMPT), 8);
     index.clear(A, ClearCause::Restarted);
-    assert_eq!((hit(&index, A, &PROMPT), index.stats().blocks), (0, 0), "of a dead process nothing is expected");
+    assert_eq!(
+        (hit(&index, A, &PROMPT), index.stats().blocks),
+        (0, 0),
+        "of a dead process nothing is expected"
+    );
     speculate(&mut index, A);
     assert_eq!(hit(&index, A, &PROMPT), 8, "until it tells, it is taken to be as it was");
     index.guess_block_size(A, 0);
