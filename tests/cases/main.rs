@@ -11,9 +11,9 @@ mod browser;
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]
-mod docs;
-#[cfg(test)]
 mod cold_start;
+#[cfg(test)]
+mod docs;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
