@@ -35,7 +35,7 @@ use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
 use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
-use crate::fleet::scrape::{OwnCounts, OwnCountsOf, Scraper};
+use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
@@ -299,13 +299,8 @@ impl Core {
         Arc::new(Decider::new(config, shared, metrics.decide.clone()))
     }
 
-    fn scorer(
-        &self,
-        config: &Config,
-        decider: Arc<Decider>,
-        metrics: &Metrics,
-    ) -> ScorerServer<ScorerService> {
-        let reporter = Reporter {
+    fn reporter(&self, config: &Config, metrics: &Metrics) -> Reporter {
+        Reporter {
             books: self.books.clone(),
             view: self.view.clone(),
             clock: self.clock,
@@ -317,7 +312,16 @@ impl Core {
             lengths: self.lengths.clone(),
             outliers: config.outliers,
             metrics: metrics.decide.clone(),
-        };
+        }
+    }
+
+    fn scorer(
+        &self,
+        config: &Config,
+        decider: Arc<Decider>,
+        metrics: &Metrics,
+    ) -> ScorerServer<ScorerService> {
+        let reporter = self.reporter(config, metrics);
         ScorerServer::new(ScorerService { decider, reporter })
             .max_decoding_message_size(config.limits.max_message_bytes)
     }
@@ -397,7 +401,7 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
     let stop = tasks.stop();
     tasks.spawn("fleet", driver.run(observations, stop.clone()));
     spawn_dns(tasks, config, &metrics.fleet, &observer);
-    let own = own_counts(core.books.clone(), core.index.clone());
+    let own = (own_counts(core.books.clone(), core.index.clone()), guess_of(core.index.clone()));
     let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
     tasks.spawn("scrape", scraper.run(observer, stop.clone()));
     tasks.spawn("sources", core.sources.clone().run(core.ingest.clone(), core.clock, stop.clone()));
@@ -413,8 +417,9 @@ fn start_peers(
     core: &Core,
     metrics: &Metrics,
 ) -> PeerServer<PeerService> {
-    let publisher = Publisher::new(core.books.clone(), metrics.peers.clone());
-    let service = PeerServer::new(publisher.service(core.view.clone()));
+    let cached = core.index.read().reader();
+    let publisher = Publisher::new(core.books.clone(), cached.secret_check(), metrics.peers.clone());
+    let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
     let stop = tasks.stop();
     tasks.spawn("publish", publisher.run(stop.clone()));
     for peer in &config.peers {
@@ -423,6 +428,8 @@ fn start_peers(
             books: core.books.clone(),
             view: core.view.clone(),
             clock: core.clock,
+            reporter: core.reporter(config, metrics),
+            cached: cached.clone(),
             metrics: metrics.peers.clone(),
         };
         tasks.spawn("follow", follower.run(stop.clone()));
@@ -450,6 +457,10 @@ fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsO
             is_followed: stream.is_some_and(|stream| stream.trust.is_scored()),
         }
     })
+}
+
+fn guess_of(index: Arc<RwLock<Index>>) -> GuessOf {
+    Box::new(move |place, tokens| index.write().guess_block_size(place, tokens))
 }
 
 fn spawn_dns(

@@ -8,9 +8,13 @@
 //! Who tells whom: an indexer tells what happens to decisions it made, and what is reported to it of decisions others
 //! made. The maker of a decision repeats what it learns from others, so that its own stream is complete and in order;
 //! nobody else repeats anything, so nothing goes in circles. Where a response was made is told by the one to whom it was
-//! reported, and repeated by nobody.
+//! reported, and repeated by nobody. So is what was seen of endpoints.
+//!
+//! What is learnt of a decision's end needs what its maker knew: so what is reported to another is passed on to the maker,
+//! where that one follows ([`Books::pass_on`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,53 +23,26 @@ use warmpath_kv::{Millis, StreamId};
 use crate::answers::{ANSWERS_MAX, Answers, ResponseKey};
 use crate::fleet::{Endpoint, Snapshot};
 use crate::ledger::{DecisionId, Entry, Event, Forecast, Ledger, Phase, Reservation, ReserveError};
+use crate::reported::Report;
 
+mod change;
 #[cfg(test)]
 mod tests;
+
+pub use change::{Change, Expected, Placed, Seen, Sighting, What};
 
 /// Changes that wait for the next batch to peers; when more come, followers start again from a snapshot.
 const PENDING_MAX: usize = 1 << 16;
 
 /// Names an indexer in the fleet: random, never 0. It is the upper half of the ids of its decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct IndexerId(u32);
+pub struct IndexerId(NonZeroU32);
 
 /// Makes decision ids.
 #[derive(Debug)]
 pub struct DecisionIds {
     owner: IndexerId,
     next: AtomicU32,
-}
-
-/// What peers are told of one decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub id: DecisionId,
-    pub what: What,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Reserved, or moved to another endpoint.
-    Reserved(Placed),
-    Started,
-    Released,
-    Renewed,
-    /// Not about a decision in flight: this endpoint made this response.
-    Answered {
-        key: ResponseKey,
-        endpoint: Arc<str>,
-    },
-}
-
-/// A reservation by the names that all indexers share; places are ours alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
-    pub endpoint: Arc<str>,
-    pub rank: u32,
-    pub queued_tokens: u64,
-    pub sequences: u32,
-    pub lease_ms: u64,
 }
 
 /// A live decision made here, as a new follower has to hear of it.
@@ -84,6 +61,8 @@ pub struct Books {
     ledger: Ledger,
     answers: Answers,
     pending: Pending,
+    /// Who hears what is told, each with the streams through which it does: two for a moment when it comes back.
+    followers: HashMap<IndexerId, u32>,
 }
 
 /// What the next batch to peers holds.
@@ -98,6 +77,8 @@ pub enum Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerChange {
     Applied,
+    /// A decision that was not known before.
+    Begun,
     /// Its endpoint is not one of ours (yet).
     UnknownEndpoint,
     /// Its decision is over, or was never told.
@@ -111,11 +92,11 @@ pub enum PeerChange {
 impl IndexerId {
     /// None: 0, which names nobody.
     pub fn new(id: u32) -> Option<Self> {
-        (id != 0).then_some(Self(id))
+        NonZeroU32::new(id).map(Self)
     }
 
     pub fn random() -> Self {
-        Self(rand::random_range(1..=u32::MAX))
+        Self(rand::random())
     }
 
     /// Who made this decision.
@@ -124,6 +105,11 @@ impl IndexerId {
     }
 
     pub fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// For who knows nothing of indexers.
+    pub fn name(self) -> NonZeroU32 {
         self.0
     }
 }
@@ -138,7 +124,7 @@ impl DecisionIds {
     /// A fresh id. The lower half wraps around after 2^32 decisions, long after their leases.
     pub fn next(&self) -> DecisionId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        DecisionId(u64::from(self.owner.0) << 32 | u64::from(number))
+        DecisionId(u64::from(self.owner.get()) << 32 | u64::from(number))
     }
 }
 
@@ -147,7 +133,7 @@ impl DecisionIds {
 impl Books {
     pub fn new(own: IndexerId, capacity: usize) -> Self {
         let (ledger, answers) = (Ledger::new(capacity), Answers::new(ANSWERS_MAX));
-        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()) }
+        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()), followers: HashMap::new() }
     }
 
     pub fn own(&self) -> IndexerId {
@@ -167,6 +153,42 @@ impl Books {
         let Some(rank) = endpoint.ranks.first() else { return };
         self.answers.note(key, rank.place, now);
         self.tell(Change::answered(key, endpoint));
+    }
+
+    /// From here on `follower` hears all that is told.
+    pub fn begin_following(&mut self, follower: IndexerId) {
+        *self.followers.entry(follower).or_default() += 1;
+    }
+
+    pub fn end_following(&mut self, follower: IndexerId) {
+        if let Some(streams) = self.followers.get_mut(&follower) {
+            *streams = streams.saturating_sub(1);
+            if *streams == 0 {
+                self.followers.remove(&follower);
+            }
+        }
+    }
+
+    /// Whether anybody hears what is told.
+    pub fn has_followers(&self) -> bool {
+        !self.followers.is_empty()
+    }
+
+    /// Passes a report on to the maker of its decision. False: it was made here, or its maker does not hear us.
+    pub fn pass_on(&mut self, id: DecisionId, report: &Report) -> bool {
+        let maker = IndexerId::of(id).filter(|maker| *maker != self.own);
+        let hears = maker.is_some_and(|maker| self.followers.contains_key(&maker));
+        if hears {
+            self.tell(Change { id, what: What::Reported(Arc::new(report.clone())) });
+        }
+        hears
+    }
+
+    /// Tells what was seen here of an endpoint.
+    pub fn saw(&mut self, endpoint: &Endpoint, what: Seen) {
+        if self.has_followers() {
+            self.tell(Change::seen(endpoint, what));
+        }
     }
 
     /// Takes the reservation of a decision made here.
@@ -197,7 +219,7 @@ impl Books {
             (Event::Started, Some(_)) if before == Some(Phase::Running) => None,
             (Event::Started, Some(_)) => Some(What::Started),
             (Event::Renewed, Some(_)) => Some(What::Renewed),
-            (Event::Moved(_), Some(entry)) => placed(&entry.reservation, snapshot).map(What::Reserved),
+            (Event::Moved(_), Some(entry)) => Placed::of(&entry.reservation, snapshot).map(What::Reserved),
             // The end of a decision that is not known here may still be known to its maker.
             (Event::Released, None) => (IndexerId::of(id) != Some(self.own)).then_some(What::Released),
             (Event::Released, Some(_)) => Some(What::Released),
@@ -209,7 +231,7 @@ impl Books {
         after
     }
 
-    /// Applies what the peer `sender` told.
+    /// Applies what the peer `sender` told of a decision, or of who made a response.
     pub fn hear(
         &mut self,
         sender: IndexerId,
@@ -221,13 +243,13 @@ impl Books {
         let maker = IndexerId::of(change.id);
         // Only its maker brings a decision into being: what is over here must not come back.
         let begins = maker == Some(sender) && matches!(change.what, What::Reserved(_));
-        let is_about_one = !matches!(change.what, What::Answered { .. });
+        let is_about_one = !matches!(change.what, What::Answered { .. } | What::Seen(_));
         if is_about_one && !known && !begins {
             return PeerChange::UnknownDecision;
         }
         let heard = match &change.what {
             What::Reserved(placed) => {
-                let Some(place) = place_of(placed, snapshot) else { return PeerChange::UnknownEndpoint };
+                let Some(place) = placed.place(snapshot) else { return PeerChange::UnknownEndpoint };
                 self.ledger.reserve(change.id, placed.at(place), None, now).is_ok()
             }
             What::Started => self.ledger.apply(change.id, Event::Started, now).is_some(),
@@ -239,6 +261,8 @@ impl Books {
                 self.answers.note(*key, rank.place, now);
                 true
             }
+            // Of these the books keep nothing.
+            What::Reported(_) | What::Seen(_) => return PeerChange::Refused,
         };
         if !heard {
             return PeerChange::Refused;
@@ -246,7 +270,7 @@ impl Books {
         if maker == Some(self.own) {
             self.tell(change);
         }
-        PeerChange::Applied
+        if begins && !known { PeerChange::Begun } else { PeerChange::Applied }
     }
 
     /// Ends every reservation of `sender` that its snapshot does not name.
@@ -296,7 +320,7 @@ impl Open {
     /// The changes that build it anew; none where its place is gone.
     pub fn changes(&self, fleet: &Snapshot) -> impl Iterator<Item = Change> + use<> {
         let id = self.id;
-        let reserved = placed(&self.reservation, fleet).map(What::Reserved);
+        let reserved = Placed::of(&self.reservation, fleet).map(What::Reserved);
         let further = match self.phase {
             Phase::Running => Some(What::Started),
             _ => self.is_confirmed.then_some(What::Renewed),
@@ -304,42 +328,4 @@ impl Open {
         let further = further.filter(|_| reserved.is_some());
         reserved.into_iter().chain(further).map(move |what| Change { id, what })
     }
-}
-
-// === impl Change ===
-
-impl Change {
-    pub fn answered(key: ResponseKey, endpoint: &Endpoint) -> Self {
-        Self { id: DecisionId(0), what: What::Answered { key, endpoint: endpoint.name.clone() } }
-    }
-}
-
-// === impl Placed ===
-
-impl Placed {
-    fn at(&self, place: StreamId) -> Reservation {
-        Reservation {
-            place,
-            queued_tokens: self.queued_tokens,
-            sequences: self.sequences,
-            lease_ms: self.lease_ms,
-        }
-    }
-}
-
-/// The shared name of a reservation's place. None: the place is gone.
-fn placed(reservation: &Reservation, snapshot: &Snapshot) -> Option<Placed> {
-    let (endpoint, rank) = snapshot.by_place(reservation.place)?;
-    Some(Placed {
-        endpoint: endpoint.name.clone(),
-        rank,
-        queued_tokens: reservation.queued_tokens,
-        sequences: reservation.sequences,
-        lease_ms: reservation.lease_ms,
-    })
-}
-
-fn place_of(placed: &Placed, snapshot: &Snapshot) -> Option<StreamId> {
-    let endpoint = snapshot.by_name(&placed.endpoint)?;
-    endpoint.ranks.get(usize::try_from(placed.rank).ok()?).map(|rank| rank.place)
 }

@@ -24,7 +24,8 @@ pub use address::{HostPort, StreamAddress};
 pub use fields::Problem;
 pub use hidden::Hidden;
 pub use mirror::{MirrorConfig, RedisServers};
-pub use policy::{PolicyConfig, SplitBy, SplitShare, StickyConfig, WeightsConfig};
+pub use policy::{PolicyConfig, SplitBy, SplitShare, StickyConfig, WeightsConfig, parameters};
+pub use warmpath_standing::Outliers;
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -155,15 +156,6 @@ pub struct Scrape {
     pub identity_interval_ms: u64,
     /// Refused connections in a row after which an endpoint is not chosen until it answers again.
     pub failures_to_avoid: u32,
-}
-
-/// When an endpoint that fails is not chosen for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Outliers {
-    /// Failures in a row, or so many that are half of those of late; 0: never.
-    pub failures: u32,
-    /// For how long, the first time; twice as long each further time.
-    pub eject_ms: u64,
 }
 
 /// What is kept of decisions, to be looked at.

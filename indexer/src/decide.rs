@@ -14,27 +14,30 @@
 //! is not done, the pick is made without it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use warmpath_core::rank::{Candidate, Policy, Ranked, rank};
-use warmpath_kv::index::{Reader, StreamState};
-use warmpath_kv::{Hits, Index, Millis, StreamId, Trust};
+use warmpath_core::rank::{Candidate, Policy, Ranked};
+use warmpath_kv::Index;
+use warmpath_kv::index::Reader;
 
+mod basis;
 mod candidates;
 mod keys;
 mod lookups;
 mod measure;
 mod memo_metrics;
 pub mod metrics;
+mod picking;
 mod pool;
 mod question;
 mod reason;
 mod recognize;
 mod round;
 mod split;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -48,30 +51,27 @@ pub use question::{Chat, Members, Prompt, Question};
 pub use reason::Reason;
 pub use verdict::Verdict;
 
-use crate::answers::ResponseKey;
-use crate::books::{Books, DecisionIds, Placed};
+use crate::books::{Books, DecisionIds};
 use crate::clock::Clock;
 use crate::config::{Config, Outliers, PolicyConfig};
 use crate::engines::Directory;
-use crate::fleet::{Endpoint, Heard, Snapshot, View};
-use crate::ledger::{DecisionId, Ledger};
+use crate::fleet::{Endpoint, Snapshot, View};
+use crate::ledger::DecisionId;
 use crate::lengths::OutputLengths;
 use crate::models::{LoadedModel, Registry, Target};
-use crate::receipts::{self, Considered, Fate, Receipt, Receipts, Reserved};
+use crate::receipts::{Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
-use candidates::{Circumstances, Seat, choosable, gather, serving, weighed};
+use candidates::{choosable, serving};
 use lookups::Lookups;
 use measure::{Job, Measured, Measurer};
-use metrics::{ChoiceLabels, DecideMetrics, DecisionLabels};
+use metrics::DecideMetrics;
 use pool::{Pool, PoolError};
 use recognize::{Recognizable, Recognizer};
-use round::{Basis, Round, best_of_each_endpoint, put_first};
-use split::Split;
+use round::Round;
+use split::{Choice, Split};
 use turns::Turns;
 use way::Way;
 
-/// Costs within one block are equal; this is a block where none has been learnt.
-const TIE_TOKENS_DEFAULT: u32 = 16;
 
 /// What was decided.
 #[derive(Clone, Debug)]
@@ -155,13 +155,6 @@ pub struct Shared {
     pub lengths: Arc<OutputLengths>,
 }
 
-/// Candidates and their order.
-struct Ranking {
-    seats: Vec<Seat>,
-    candidates: Vec<Candidate>,
-    ranked: Vec<Ranked>,
-}
-
 // === impl Decider ===
 
 impl Decider {
@@ -230,7 +223,8 @@ impl Decider {
             Some(Target { model: adapter.model, adapter: Some(question.model.as_str().into()) })
         });
         let named = target.and_then(|target| Some((models.get(target.model)?.clone(), target)));
-        let policy = question.policy.unwrap_or_else(|| self.split.policy(question.group_key, rand::random()));
+        let choice = question.policy.map(Choice::named);
+        let choice = choice.unwrap_or_else(|| self.split.choose(question.group_key, rand::random()));
         let (sequences, estimated_bytes) = (question.sequences(), question.estimated_bytes());
         let output_limit = question.truncate.max_output_tokens.unwrap_or(0);
         let serving = match &named {
@@ -263,7 +257,7 @@ impl Decider {
             model.map_or(0, |model| self.lengths.expected(model.index, sequences, output_limit));
         let demand = basis.demand(estimated_bytes, output_tokens);
         let picking = Instant::now();
-        let round = Round { policy, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
+        let round = Round { choice, model, endpoints: &endpoints, basis: &basis, demand, sequences, keeper };
         let (decision, ranking) = match purpose {
             Purpose::Decide => self.pick(&round),
             Purpose::Explain => self.weigh(&round),
@@ -295,13 +289,6 @@ impl Decider {
         endpoint.ranks.iter().map(|rank| books.ledger().load(rank.place).sequences).sum()
     }
 
-    /// The name of the endpoint, if it is one of these, that keeps a response.
-    fn keeper(&self, key: ResponseKey, fleet: &Snapshot, endpoints: &[&Endpoint]) -> Option<Arc<str>> {
-        let place = self.books.lock().answers().place(key)?;
-        let (keeper, _) = fleet.by_place(place)?;
-        endpoints.iter().any(|endpoint| endpoint.name == keeper.name).then(|| keeper.name.clone())
-    }
-
     async fn measure(
         &self,
         mut job: Job,
@@ -325,198 +312,5 @@ impl Decider {
                 PoolError::Panicked => Reason::Failed,
             })
         })
-    }
-
-    /// Whether the hits say anything about these endpoints.
-    fn basis(&self, endpoints: &[&Endpoint], measured: Result<Measured, Reason>) -> Basis {
-        let known = self.known_stream(endpoints);
-        let block_tokens = known.and_then(|stream| stream.block_size);
-        let (measured, verdict) = match measured {
-            Err(reason) => (None, Verdict::LoadOnly(reason)),
-            Ok(measured) => {
-                let is_short = block_tokens.is_some_and(|block| measured.prompt_tokens <= block);
-                let verdict = match measured.cut_by {
-                    _ if known.is_none() => Verdict::LoadOnly(Reason::NoEvents),
-                    Some(reason) if is_short => Verdict::LoadOnly(reason),
-                    Some(reason) => Verdict::ScoredInPart(reason),
-                    // The last token is always computed, so a prompt of one block has no block to reuse.
-                    None if is_short => Verdict::LoadOnly(Reason::BelowBlock),
-                    None => Verdict::Scored,
-                };
-                (Some(measured), verdict)
-            }
-        };
-        Basis { measured, verdict, block_tokens: block_tokens.unwrap_or(TIE_TOKENS_DEFAULT) }
-    }
-
-    /// A stream of these endpoints whose cache is known, with its block size if it can be: one that has told of
-    /// blocks, or one that is live and so is known to hold none.
-    fn known_stream(&self, endpoints: &[&Endpoint]) -> Option<StreamState> {
-        let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
-        let mut live = None;
-        for stream in places.filter_map(|place| self.cached.stream(place)).filter(|s| s.trust.is_scored()) {
-            if stream.block_size.is_some() {
-                return Some(stream);
-            }
-            live = live.or((stream.trust == Trust::Live).then_some(stream));
-        }
-        live
-    }
-
-    /// Whether all that the place's cache holds is known.
-    fn is_cache_known(&self, place: StreamId) -> bool {
-        self.cached.stream(place).is_some_and(|stream| stream.trust == Trust::Live)
-    }
-
-    /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
-    fn pick(&self, round: &Round<'_>) -> (Decision, Ranking) {
-        let now = self.clock.now();
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let turn = self.turns.next(round.model.map(|model| model.index), round.policy);
-        let id = self.ids.next();
-
-        let mut books = self.books.lock();
-        let ranking = self.rank(round, books.ledger(), turn, now);
-        let best = ranking.best();
-        let mut reserved = None;
-        if let Some((seat, candidate, ranked)) = best.first() {
-            let placed = Placed {
-                endpoint: seat.endpoint.clone(),
-                rank: seat.rank.unwrap_or(0),
-                queued_tokens: ranked.uncached_tokens,
-                sequences: round.sequences,
-                lease_ms: self.settings.reservation_ms,
-            };
-            // Taken for work that the engine's cache spared it, tokens would make it look fast.
-            let knows = round.is_size_known() && self.is_cache_known(seat.place);
-            let work_tokens = knows.then(|| candidate.queued_tokens.saturating_add(ranked.uncached_tokens));
-            let forecast = round.forecast(&best, ranking.reachable_tokens(), work_tokens);
-            match books.reserve(id, seat.place, placed.clone(), forecast, now) {
-                Ok(()) => reserved = Some(placed),
-                Err(error) => {
-                    self.metrics.unreserved.inc();
-                    tracing::debug!(%error, "a decision is not counted");
-                }
-            }
-            let cold = (ranking.reachable_tokens() == 0).then_some(number + 1);
-            seat.meter.note_pick(ranked.uncached_tokens, cold, now);
-            if let Some(picked) = round.endpoints.iter().find(|endpoint| endpoint.name == seat.endpoint) {
-                picked.meter.hear(Heard::Picked, self.settings.outliers, now);
-            }
-            if let Some(keys) = round.basis.keys() {
-                let expires_at = now.plus(self.settings.speculative_ms);
-                self.cached.speculate(seat.place, keys, expires_at);
-            }
-        }
-        drop(books);
-        (round.decision(id, &ranking, reserved), ranking)
-    }
-
-    /// What [`Self::pick`] would come to, without doing any of it.
-    fn weigh(&self, round: &Round<'_>) -> (Decision, Ranking) {
-        let turn = self.turns.peek(round.model.map(|model| model.index), round.policy);
-        let ranking = self.rank(round, self.books.lock().ledger(), turn, self.clock.now());
-        (round.decision(DecisionId(0), &ranking, None), ranking)
-    }
-
-    /// Looks up what the candidates hold, and puts them in order.
-    fn rank(&self, round: &Round<'_>, ledger: &Ledger, turn: u64, now: Millis) -> Ranking {
-        let mut hits = Hits::default();
-        if let Some(keys) = round.basis.keys() {
-            let begun = Instant::now();
-            self.cached.hits(keys, &mut hits);
-            self.metrics.lookup.observe(begun.elapsed().as_secs_f64());
-        }
-        let policy = &self.settings.policy;
-        let cached = |place| weighed(&hits, place, policy.slower_media);
-        let circumstances = Circumstances {
-            ledger,
-            now,
-            beat_ms: self.settings.beat_ms,
-            slow_start_ms: policy.slow_start_ms,
-            zone: policy.zone.as_deref(),
-            other_zone_tokens: policy.other_zone_tokens,
-        };
-        // While the prompt was measured, another request may have become the one that tries an endpoint anew.
-        let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
-        let (seats, candidates) = gather(&endpoints, cached, circumstances);
-        let mut ranked = rank(round.policy, round.demand, &candidates, turn, &mut rand::random);
-        if let Some(keeper) = &round.keeper {
-            put_first(keeper, &mut ranked, &seats);
-        }
-        Ranking { seats, candidates, ranked }
-    }
-
-    /// Everything that a decision went by.
-    fn receipt(
-        &self,
-        round: &Round<'_>,
-        decision: &Decision,
-        ranking: &Ranking,
-        purpose: Purpose,
-    ) -> Receipt {
-        let considered = ranking.in_order().take(receipts::CANDIDATES_MAX);
-        let considered = considered.map(|(seat, candidate, ranked)| {
-            let trust = self.cached.stream(seat.place).map(|stream| stream.trust.name());
-            Considered::new(seat.endpoint.clone(), seat.rank, trust, candidate, ranked)
-        });
-        Receipt {
-            decision: (purpose == Purpose::Decide).then(|| format!("{:016x}", decision.id.0)),
-            at_unix_ms: receipts::unix_ms(),
-            model: round.model.map(|model| self.registry.name(model.index).to_string()).unwrap_or_default(),
-            policy: decision.policy,
-            outcome: decision.verdict.outcome(),
-            reason: decision.verdict.reason(),
-            prompt_tokens: decision.prompt_tokens,
-            further_tokens: round.demand.further_tokens,
-            reachable_tokens: decision.reachable_tokens,
-            candidates: considered.collect(),
-            candidates_considered: ranking.candidates.len(),
-            reserved: decision.reserved.clone(),
-            fate: Fate::default(),
-        }
-    }
-
-    fn count(&self, decision: &Decision) {
-        let labels = DecisionLabels {
-            policy: decision.policy,
-            outcome: decision.verdict.outcome(),
-            reason: decision.verdict.reason(),
-        };
-        self.metrics.decisions.get_or_create(&labels).inc();
-        if decision.verdict.is_scored() {
-            let selected = decision.picks.first().map_or(0, |pick| pick.candidate.cached_tokens);
-            self.metrics.prompt_tokens.inc_by(decision.prompt_tokens.into());
-            self.metrics.reachable_tokens.inc_by(decision.reachable_tokens.into());
-            self.metrics.selected_tokens.inc_by(selected.into());
-            let choice = match (decision.reachable_tokens, selected) {
-                (0, _) => "cold",
-                (reachable, selected) if selected < reachable => "spill",
-                _ => "holder",
-            };
-            let labels = ChoiceLabels { policy: decision.policy, choice };
-            self.metrics.choices.get_or_create(&labels).inc();
-        }
-    }
-}
-
-// === impl Ranking ===
-
-impl Ranking {
-    /// All candidates, best first.
-    fn in_order(&self) -> impl Iterator<Item = (&Seat, &Candidate, &Ranked)> {
-        self.ranked.iter().filter_map(|ranked| {
-            Some((self.seats.get(ranked.index)?, self.candidates.get(ranked.index)?, ranked))
-        })
-    }
-
-    /// Those that a gateway is told of.
-    fn best(&self) -> Vec<(&Seat, &Candidate, &Ranked)> {
-        best_of_each_endpoint(&self.ranked, &self.seats, &self.candidates)
-    }
-
-    /// Tokens that the best holder of all has.
-    fn reachable_tokens(&self) -> u32 {
-        self.candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0)
     }
 }

@@ -23,29 +23,22 @@ use warmpath_kv::StreamId;
 mod diff;
 pub mod dns;
 pub mod drive;
-mod errors;
 mod exposition;
-mod fading;
 mod gauge;
 mod health;
-mod meter;
 pub mod metrics;
-mod outlier;
 pub mod scrape;
 mod spec;
-mod speed;
 #[cfg(test)]
 mod tests;
-mod turnover;
 
-pub use errors::RecentErrors;
 pub use exposition::{EngineFigures, parse as parse_exposition};
 pub use gauge::{EngineGauge, Sample};
 pub use health::{Contact, Health};
-pub use meter::{EndpointMeter, RankMeter};
-pub use outlier::{Heard, Standing};
 pub use spec::{Capacity, EndpointSpec, ModelIndex, model_index};
-pub use speed::slownesses;
+pub use warmpath_standing::{
+    EndpointMeter, FirstToken, Heard, RankMeter, RecentErrors, Standing, slownesses,
+};
 
 /// Every endpoint, as readers see them; sorted by address.
 #[derive(Debug, Default)]

@@ -35,6 +35,7 @@ pub mod models;
 pub mod peers;
 pub mod receipts;
 pub mod report;
+pub mod reported;
 pub mod rpc;
 pub mod sources;
 pub mod start;

@@ -1,8 +1,9 @@
-//! Several indexers deciding like one: each follows the others' ledgers.
+//! Several indexers deciding like one: each follows the others' ledgers, and what they see of endpoints.
 //!
 //! In: the books' changes, and the batches of peers. Out: batches to followers, and the books' entries of decisions that
-//! peers made. A peer that is gone costs nothing but knowledge: its entries count until their leases end, and decisions
-//! go on with what is known here.
+//! peers made; what peers saw of endpoints goes to the endpoints' meters, reports of decisions made here to the
+//! [`Reporter`](crate::report::Reporter). A peer that is gone costs nothing but knowledge: its entries count until their
+//! leases end, what it saw until it is forgotten like everything that was seen, and decisions go on with what is known here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tonic::{Request, Response, Status};
 use warmpath_proto::v1::peer_server::Peer;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
+mod audience;
 mod convert;
 mod follow;
 pub mod metrics;
@@ -26,15 +28,20 @@ mod tests;
 pub use follow::Follower;
 pub use metrics::PeerMetrics;
 
-use crate::books::{Books, Change, IndexerId, Pending};
+use crate::books::{Books, Change, IndexerId, Pending, What};
+use crate::clock::Clock;
 use crate::fleet::View;
-use crate::rpc::status::follow_again;
+use crate::rpc::status::{follow_again, invalid_follower};
+use audience::{Audience, Following};
+use metrics::ReportLabels;
 use snapshot::Snapshot;
 
 /// How long a change may wait for others to share its batch.
 const BATCH_WAIT: Duration = Duration::from_millis(10);
 /// Changes in a batch, as in the contract.
 const BATCH_CHANGES_MAX: usize = 4096;
+/// Keys of expected blocks in a batch: a megabyte, of the four that a message may have.
+const BATCH_KEYS_MAX: usize = 1 << 17;
 /// Batches that a slow follower may be behind before it has to start again.
 const BATCHES_BEHIND_MAX: usize = 256;
 
@@ -43,7 +50,16 @@ const BATCHES_BEHIND_MAX: usize = 256;
 pub struct Publisher {
     books: Arc<Mutex<Books>>,
     batches: broadcast::Sender<Batch>,
+    name: Name,
     metrics: PeerMetrics,
+}
+
+/// What every batch says of its sender.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    own: IndexerId,
+    /// Of the secret that its block keys are made with.
+    secret_check: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +74,8 @@ enum Batch {
 pub struct PeerService {
     books: Arc<Mutex<Books>>,
     view: Arc<View>,
+    clock: Clock,
+    name: Name,
     /// Weak, so that every stream ends, with all that was told, when the publisher does.
     batches: broadcast::WeakSender<Batch>,
 }
@@ -65,14 +83,17 @@ pub struct PeerService {
 // === impl Publisher ===
 
 impl Publisher {
-    pub fn new(books: Arc<Mutex<Books>>, metrics: PeerMetrics) -> Self {
+    /// `secret_check`: of the secret that block keys are made with.
+    pub fn new(books: Arc<Mutex<Books>>, secret_check: u64, metrics: PeerMetrics) -> Self {
         let (batches, _) = broadcast::channel(BATCHES_BEHIND_MAX);
-        Self { books, batches, metrics }
+        let name = Name { own: books.lock().own(), secret_check };
+        Self { books, batches, name, metrics }
     }
 
     /// The service through which others follow.
-    pub fn service(&self, view: Arc<View>) -> PeerService {
-        PeerService { books: self.books.clone(), view, batches: self.batches.downgrade() }
+    pub fn service(&self, view: Arc<View>, clock: Clock) -> PeerService {
+        let (books, batches) = (self.books.clone(), self.batches.downgrade());
+        PeerService { books, view, clock, name: self.name, batches }
     }
 
     /// Sends what has gathered, on a beat, until `stop`; then the rest.
@@ -87,15 +108,16 @@ impl Publisher {
     }
 
     fn flush(&self) {
-        let (pending, own) = {
-            let mut books = self.books.lock();
-            (books.take_pending(), books.own())
-        };
+        let pending = self.books.lock().take_pending();
         let batches = match pending {
             Pending::Overflown => vec![Batch::Restart],
             Pending::Changes(changes) => {
                 self.metrics.sent.inc_by(changes.len() as u64);
-                in_batches(own, &changes).map(Batch::Changes).collect()
+                let reports =
+                    changes.iter().filter(|change| matches!(change.what, What::Reported(_))).count();
+                let passed_on = ReportLabels { result: "passed_on" };
+                self.metrics.reports.get_or_create(&passed_on).inc_by(reports as u64);
+                in_batches(self.name, &changes).into_iter().map(Batch::Changes).collect()
             }
         };
         self.metrics.followers.set(i64::try_from(self.batches.receiver_count()).unwrap_or(i64::MAX));
@@ -107,26 +129,45 @@ impl Publisher {
 }
 
 /// Splits changes into batches of the contract's size.
-fn in_batches(own: IndexerId, changes: &[Change]) -> impl Iterator<Item = LedgerChanges> {
-    changes.chunks(BATCH_CHANGES_MAX).map(move |chunk| LedgerChanges {
-        indexer_id: own.get().into(),
-        snapshot: false,
-        changes: chunk.iter().map(convert::to_wire).collect(),
-    })
+fn in_batches(name: Name, changes: &[Change]) -> Vec<LedgerChanges> {
+    let mut batches: Vec<LedgerChanges> = Vec::new();
+    let mut keys_left = 0;
+    for change in changes {
+        let keys = change.expected_keys();
+        let has_room = batches.last().is_some_and(|batch| batch.changes.len() < BATCH_CHANGES_MAX);
+        if !has_room || keys > keys_left {
+            batches.push(LedgerChanges {
+                indexer_id: name.own.get().into(),
+                snapshot: false,
+                changes: Vec::new(),
+                secret_check: name.secret_check,
+            });
+            keys_left = BATCH_KEYS_MAX;
+        }
+        keys_left = keys_left.saturating_sub(keys);
+        if let Some(batch) = batches.last_mut() {
+            batch.changes.push(convert::to_wire(change));
+        }
+    }
+    batches
 }
 
 // === impl PeerService ===
 
 impl PeerService {
-    /// Everything held now, then every change. None: the program is ending.
-    fn changes(&self) -> Option<impl Stream<Item = Result<LedgerChanges, Status>> + Send + 'static> {
+    /// Everything held now, then every change, as far as it is for this audience. None: the program is ending.
+    fn changes(
+        &self,
+        audience: Audience,
+    ) -> Option<impl Stream<Item = Result<LedgerChanges, Status>> + Send + 'static> {
         let batches = self.batches.upgrade()?;
-        let (snapshot, changes) = {
-            // Under the lock, so that no change falls between the two.
-            let books = self.books.lock();
-            (Snapshot::of(&books), batches.subscribe())
+        let (snapshot, changes, following) = {
+            // Under the lock, so that no change falls between the two, and whoever is counted on hears all.
+            let mut books = self.books.lock();
+            let following = Following::begin(&mut books, &self.books, audience);
+            (Snapshot::of(&books, self.name), batches.subscribe(), following)
         };
-        let snapshot = snapshot.batches(self.books.clone(), self.view.clone());
+        let snapshot = snapshot.batches(self.books.clone(), self.view.clone(), self.clock);
         let changes = stream::unfold(changes, |mut changes| async move {
             let batch = match changes.recv().await {
                 Ok(Batch::Changes(batch)) => Ok(batch),
@@ -136,7 +177,12 @@ impl PeerService {
             };
             Some((batch, changes))
         });
-        Some(snapshot.map(Ok).chain(changes))
+        let told = snapshot.map(Ok).chain(changes).filter_map(move |batch| {
+            let _for_as_long = &following;
+            let batch = batch.map(|batch| audience.part_of(batch)).transpose();
+            std::future::ready(batch)
+        });
+        Some(told)
     }
 }
 
@@ -145,8 +191,10 @@ impl Peer for PeerService {
     type FollowStream = std::pin::Pin<Box<dyn Stream<Item = Result<LedgerChanges, Status>> + Send + 'static>>;
 
     async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
-        tracing::info!(follower = request.into_inner().follower_id, "an indexer follows");
-        let changes = self.changes().ok_or_else(|| follow_again("this indexer is ending"))?;
+        let request = request.into_inner();
+        let audience = Audience::of(&request).ok_or_else(invalid_follower)?;
+        tracing::info!(follower = request.follower_id, protocol = request.protocol, "an indexer follows");
+        let changes = self.changes(audience).ok_or_else(|| follow_again("this indexer is ending"))?;
         Ok(Response::new(Box::pin(changes)))
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
-use warmpath_core::rank::{Candidate, Ranked};
+use warmpath_core::rank::{Candidate, Policy, Ranked};
 
 use crate::config;
 use crate::ledger::DecisionId;
@@ -32,6 +32,14 @@ pub struct Receipt {
     pub at_unix_ms: u64,
     pub model: String,
     pub policy: &'static str,
+    /// Whether it was named by the request, drawn in a split, or is the configured one: `request`, `split`,
+    /// `configuration`.
+    pub policy_from: &'static str,
+    /// Share of the requests that a split gives to it, in percent.
+    pub split_percent: Option<u64>,
+    /// Its parameters, by the keys of the configuration.
+    #[serde(serialize_with = "parameters")]
+    pub weights: Policy,
     pub outcome: &'static str,
     /// Empty where there is nothing to explain.
     pub reason: &'static str,
@@ -221,10 +229,13 @@ impl Receipts {
 fn log(receipt: &Receipt) {
     let fate = &receipt.fate;
     let candidates = serde_json::to_string(&receipt.candidates).unwrap_or_default();
+    let weights = format!("{:?}", config::parameters(&receipt.weights));
     tracing::info!(
         decision = receipt.decision,
         model = receipt.model,
         policy = receipt.policy,
+        policy_from = receipt.policy_from,
+        weights,
         outcome = receipt.outcome,
         reason = receipt.reason,
         prompt_tokens = receipt.prompt_tokens,
@@ -287,6 +298,10 @@ impl Considered {
             last_cold: candidate.last_cold,
         }
     }
+}
+
+fn parameters<S: Serializer>(policy: &Policy, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(config::parameters(policy))
 }
 
 fn text<S: Serializer>(name: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -15,6 +15,8 @@ mod bytes;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod cold_start;
+#[cfg(test)]
 mod configuration;
 #[cfg(test)]
 mod docs;

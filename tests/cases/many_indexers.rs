@@ -4,11 +4,16 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
 use warmpath_tests::case::{case, case_that_leaves};
-use warmpath_tests::eventually::{Look, eventually};
+use warmpath_tests::client::Call;
+use warmpath_tests::eventually::{Look, eventually, seen_if};
 use warmpath_tests::load::Load;
 use warmpath_tests::load::figures::Figures;
+use warmpath_tests::ports::Port;
 use warmpath_tests::prompts::{completion, text};
+use warmpath_tests::redis::Redis;
 use warmpath_tests::stack::{AfterCase, Stack, StackBuilder};
 
 const ENGINES: usize = 4;
@@ -83,5 +88,193 @@ fn indexers_that_lose_each_other_decide_alone() {
             Ok(Look::Seen(()))
         })
         .await
+    });
+}
+
+/// Requests of the case about what is reported, and how many of them at once.
+const REPORTED: u64 = 96;
+const AT_ONCE: u64 = 6;
+
+/// The receipts that an indexer has, all of them over.
+async fn receipts(stack: &Stack, indexer: usize) -> Result<Vec<Value>> {
+    let call = Call::get(&format!("/receipts?limit={REPORTED}"));
+    let answer = stack.client.send(&stack.indexers[indexer].admin_address(), call).await?;
+    Ok(answer.json()?.as_array().cloned().unwrap_or_default())
+}
+
+/// Envoy spreads questions and reports over the indexers, so most reports reach one that did not decide. Still every
+/// decision's receipt tells how it ended, no token is missing from the evidence, and all learn the same speeds.
+// D9
+#[test]
+fn what_is_reported_to_another_indexer_is_not_lost() {
+    let stack = engines(3).map(|stack| stack.engine(0, |engine| engine.prefill_tokens_per_second /= 3));
+    case(stack, async |stack| {
+        eventually("all follow all", async || {
+            let mut followers = Vec::new();
+            for indexer in &stack.indexers {
+                followers.push(indexer.metrics().await?.sum("warmpath_peer_followers", &[]));
+            }
+            seen_if(followers.iter().all(|count| *count == 2.0), format!("{followers:?}"))
+        })
+        .await?;
+        let (mut prompt_tokens, mut cached_tokens) = (0, 0);
+        for turn in 0..REPORTED / AT_ONCE {
+            // Two uses of each beginning.
+            let sent = (0..AT_ONCE).map(|number| {
+                let shared = text(turn / 2 * AT_ONCE + number, 640);
+                stack.send(completion(shared + &text(1000 + turn * AT_ONCE + number, 64)))
+            });
+            for answer in try_join_all(sent).await? {
+                let usage = answer.usage()?;
+                if let Some(cached) = usage.cached_tokens {
+                    prompt_tokens += usage.prompt_tokens;
+                    cached_tokens += cached;
+                }
+            }
+        }
+        let fates = async |wanted: &dyn Fn(&Value) -> bool| -> Result<usize> {
+            let mut count = 0;
+            for indexer in 0..stack.indexers.len() {
+                count +=
+                    receipts(stack, indexer).await?.iter().filter(|receipt| wanted(&receipt["fate"])).count();
+            }
+            Ok(count)
+        };
+        eventually("every decision's receipt tells its end", async || {
+            let over = fates(&|fate| fate["is_over"] == true).await?;
+            seen_if(over == REPORTED as usize, format!("{over} of {REPORTED} are over"))
+        })
+        .await?;
+        let timed = fates(&|fate| fate["ttft_ms"].is_number() && fate["whole_ms"].is_number()).await?;
+        assert_eq!(timed, REPORTED as usize);
+
+        let mut metrics = Vec::new();
+        for indexer in &stack.indexers {
+            metrics.push(indexer.metrics().await?);
+        }
+        let all = |name: &str, labels: &[(&str, &str)]| -> f64 {
+            metrics.iter().map(|metrics| metrics.sum(name, labels)).sum()
+        };
+        assert_eq!(all("warmpath_evidence_tokens_total", &[("kind", "prompt")]), prompt_tokens as f64);
+        assert_eq!(all("warmpath_evidence_tokens_total", &[("kind", "delivered")]), cached_tokens as f64);
+        assert_eq!(all("warmpath_endpoint_requests_total", &[("policy", "cost")]), REPORTED as f64);
+        assert_eq!(all("warmpath_endpoint_requests_total", &[]), REPORTED as f64, "each is counted once");
+        let passed_on = all("warmpath_peer_reports_total", &[("result", "passed_on")]);
+        assert!(passed_on > 0.0, "no report reached another than the maker of its decision");
+        assert_eq!(all("warmpath_peer_reports_total", &[("result", "taken")]), passed_on);
+        // A first byte that its end overtakes on another way is the only thing that is lost.
+        let timed = all("warmpath_ttft_seconds_count", &[]);
+        assert!(timed >= REPORTED as f64 * 0.9, "{timed} of {REPORTED} times to first tokens");
+
+        let slow = stack.engines[0].address();
+        eventually("all take the slow engine for equally slow", async || {
+            let mut learnt = Vec::new();
+            for indexer in &stack.indexers {
+                let metrics = indexer.metrics().await?;
+                learnt.push(metrics.sum("warmpath_endpoint_slowness", &[("endpoint", &slow)]));
+            }
+            let (least, most) =
+                (learnt.iter().copied().fold(9.0, f64::min), learnt.iter().copied().fold(0.0, f64::max));
+            seen_if(least > 1.05 && most < least * 1.02, format!("{learnt:?}"))
+        })
+        .await
+    });
+}
+
+/// What an operator or failures say of an endpoint to one indexer holds for all of them, and for one that comes back.
+#[test]
+fn what_one_indexer_knows_of_an_endpoint_all_know() {
+    let stack = Stack::builder().map(|stack| stack.recorders(3).indexers(3));
+    case(stack, async |stack| {
+        let standing = async |stack: &Stack, host: &str, key: &str, wanted: Value| {
+            eventually(&format!("{key} of {host} is {wanted} everywhere"), async || {
+                let mut shown = Vec::new();
+                for indexer in &stack.indexers {
+                    let state = indexer.state().await?;
+                    let endpoints = state["endpoints"].as_array().cloned().unwrap_or_default();
+                    shown.extend(endpoints.iter().find(|e| e["endpoint"] == *host).map(|e| e[key].clone()));
+                }
+                seen_if(shown.iter().all(|value| *value == wanted), format!("{shown:?}"))
+            })
+            .await
+        };
+        stack.recorders[0].answer_with(500);
+        let mut failed = 0;
+        for number in 0..60 {
+            failed +=
+                usize::from(stack.send_alone(completion(text(10_000 + number, 300))).await?.status == 500);
+        }
+        // As of a single indexer: five in a row, and a probe now and then.
+        assert!((1..=12).contains(&failed), "{failed} of 60 failed, a third is 20");
+
+        let leaving = stack.recorders[1].address();
+        let order = async |stack: &Stack, indexer: usize, path: &str| {
+            let call = Call::post(&format!("{path}?endpoint={leaving}"), "");
+            stack.client.send(&stack.indexers[indexer].admin_address(), call).await
+        };
+        assert_eq!(order(stack, 0, "/drain").await?.status, 200);
+        standing(stack, &leaving, "draining", json!(true)).await?;
+        stack.indexers[2].process().kill()?;
+        stack.indexers[2].start_again().await?;
+        standing(stack, &leaving, "draining", json!(true)).await?;
+        assert_eq!(order(stack, 1, "/undrain").await?.status, 200);
+        standing(stack, &leaving, "draining", json!(false)).await
+    });
+}
+
+/// What a pick of one indexer will bring into a cache, the other expects there at once, without an event: so the second use
+/// of a prefix goes where the first one went, whichever indexer is asked. They have one secret, from a mirror.
+#[test]
+fn indexers_with_one_secret_expect_each_others_picks() {
+    let port = Port::claim().expect("a port");
+    let redis = port.to_string();
+    let stack = Stack::builder().map(|stack| {
+        stack.indexers(2).indexer(move |config| {
+            config["mirror"] = json!({ "redis": redis, "interval_ms": 100, "timeout_ms": 300 });
+        })
+    });
+    case(stack, async |stack| {
+        let _redis = Redis::start(port, stack.dir()).await?;
+        for indexer in &mut stack.indexers {
+            indexer.process().kill()?;
+            indexer.start_again().await?;
+        }
+        for engine in &stack.engines {
+            engine.faults(&json!({ "events": { "silent": true } })).await?;
+        }
+        for indexer in &stack.indexers {
+            eventually("it is followed, and knows the size of the engines' blocks", async || {
+                let followers = indexer.metrics().await?.sum("warmpath_peer_followers", &[]);
+                let state = indexer.state().await?;
+                let ranks =
+                    state["endpoints"].as_array().into_iter().flatten().map(|e| &e["ranks"][0]["stream"]);
+                let guessed = ranks.clone().all(|stream| stream["block_size_guess"] == 16);
+                seen_if(followers == 1.0 && guessed, format!("{followers} followers, {state}"))
+            })
+            .await?;
+        }
+        for prefix in 0..8 {
+            let shared = text(prefix, 512);
+            let first = stack.send_alone(completion(shared.clone() + &text(100 + prefix, 40))).await?;
+            let second = completion(shared + &text(200 + prefix, 40));
+            for indexer in &stack.indexers {
+                let explain = Call::post("/explain?path=/v1/completions", second.body().clone());
+                let receipt = stack.client.send(&indexer.admin_address(), explain).await?.json()?;
+                let best = &receipt["candidates"][0];
+                assert_eq!(
+                    (&best["endpoint"], &best["cached_tokens"]),
+                    (&json!(first.receipt().endpoint), &json!(512))
+                );
+            }
+        }
+        let mut heard = Vec::new();
+        for indexer in &stack.indexers {
+            heard.push(indexer.metrics().await?.sum("warmpath_peer_expected_blocks_total", &[]));
+        }
+        assert!(heard.iter().sum::<f64>() >= 8.0 * 34.0, "{heard:?}");
+        for engine in &stack.engines {
+            engine.reset_prefix_cache().await?;
+        }
+        Ok(())
     });
 }

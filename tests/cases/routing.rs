@@ -39,6 +39,31 @@ fn requests_with_the_same_prefix_go_to_the_same_engine() {
     });
 }
 
+/// Requests of the case below; five standard deviations of how many of them a fair draw gives to one of two are 35.
+const DRAWS: u64 = 200;
+const ODDS_MAX: u64 = 35;
+
+/// Engines whose figures are read, whose events come and whose speeds are learnt are still equal where they are idle and
+/// hold nothing of a prompt: neither is picked more often, nor is it told by the pick before.
+#[test]
+fn idle_engines_that_hold_nothing_of_a_prompt_are_drawn_fairly() {
+    case(Stack::builder(), async |stack| {
+        let mut picks = Vec::new();
+        for number in 0..DRAWS {
+            picks.push(stack.send_alone(completion(text(number, 100))).await?.receipt().endpoint);
+        }
+        let of_first = picks.iter().filter(|pick| **pick == picks[0]).count() as u64;
+        let repeated = picks.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        println!("{of_first} of {DRAWS} at one engine, {repeated} at the same as the one before");
+        assert!(of_first.abs_diff(DRAWS / 2) <= ODDS_MAX, "{of_first} of {DRAWS} at one of two engines");
+        assert!(
+            repeated.abs_diff(DRAWS / 2) <= ODDS_MAX,
+            "{repeated} of {DRAWS} go where the one before went"
+        );
+        Ok(())
+    });
+}
+
 #[test]
 fn a_conversation_stays_where_it_began() {
     case(Stack::builder(), async |stack| {

@@ -149,6 +149,7 @@ fn pure_crates_have_no_further_dependencies() {
     let allowed = [
         ("warmpath-core", &["hashbrown", "serde", "serde_json", "siphasher", "thiserror"][..]),
         ("warmpath-kv", &["hashbrown", "parking_lot", "rmpv", "sha2", "siphasher", "thiserror"][..]),
+        ("warmpath-standing", &["parking_lot", "serde", "warmpath-kv"][..]),
         ("warmpath-proto", &["prost", "tonic", "tonic-prost"][..]),
     ];
     let metadata = cargo_metadata();

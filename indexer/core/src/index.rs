@@ -10,16 +10,19 @@
 //!   sliding-window group has the blocks just before it.
 //! - Where an engine's hashes cover tokens behind their block (lookahead of some drafters), so do the keys, and a hit ends a
 //!   block earlier: such engines compute the last block that they find again.
-//! - The block size is learnt from the events, per stream, so it cannot be configured wrongly.
+//! - The block size is learnt from the events, per stream, so it cannot be configured wrongly. Until then it may be
+//!   guessed ([`Index::guess_block_size`]), for what picks will bring.
 //! - The engine's main pool (medium `GPU`) decides a hit. What slower media hold (host memory, disks, stores) is indexed
 //!   beside it, and a lookup tells how far the prefix goes on with them.
 //!
 //! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
 //! all of whose layers are windowed (no hits).
 
+use std::num::NonZeroU32;
+
 use crate::event::{Batch, EngineHash, Event};
 use crate::key::{BlockKey, KeyHasher};
-use crate::prompt_keys::{KeyPlan, PromptKeys};
+use crate::prompt_keys::{KeyPlan, Layout, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
 mod aside;
@@ -250,11 +253,31 @@ impl Index {
         }
     }
 
+    /// Takes `tokens` for the stream's block size until an event tells it, so that what a pick will bring into an empty
+    /// cache can be expected. A wrong guess is forgotten with all that was expected by it; 0: no guess.
+    pub fn guess_block_size(&mut self, stream: StreamId, tokens: u32) {
+        let Some(slot) = self.streams.slot(stream) else { return };
+        let guess = NonZeroU32::new(tokens).and_then(|size| Layout::new(size, 0));
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.guess = guess;
+        }
+        self.note(slot);
+    }
+
     /// Lets lookups know of anything that changed of what they read a stream by.
     fn note(&mut self, slot: Slot) {
         let card = self.streams.card(slot);
-        if self.streams.note_shown(slot, card) {
-            self.shown.write().cards.put(slot, card);
+        if !self.streams.note_shown(slot, card) {
+            return;
+        }
+        let mut shown = self.shown.write();
+        let Shown { speculations, chains, cards } = &mut *shown;
+        let layout = |card: Card| card.stream().and_then(|stream| stream.layout);
+        let before = layout(cards.get(slot));
+        cards.put(slot, card);
+        if before.is_some_and(|before| layout(card) != Some(before)) {
+            // Expected by another layout than its blocks have: nothing will ever come of it.
+            speculations.drop_stream(slot, chains);
         }
     }
 

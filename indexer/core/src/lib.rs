@@ -24,6 +24,6 @@ pub use decode::{DecodeError, decode_batch, made_at};
 pub use event::{Batch, EngineHash, Event};
 pub use index::{Hit, Hits, Index, IndexLimits};
 pub use key::{BlockKey, KeyHasher, Namespace};
-pub use prompt_keys::{KeyPart, KeyPlan, KeyState, PromptKeys};
+pub use prompt_keys::{KeyPart, KeyPlan, KeyRun, KeyState, PromptKeys};
 pub use sequencer::{Action, Input, Sequencer, SequencerConfig};
 pub use stream::{DegradedBy, Millis, StaleBy, StreamId, Trust};

@@ -36,6 +36,17 @@ struct Chain {
     keys: Vec<BlockKey>,
 }
 
+/// Keys of a prompt's first blocks as plain numbers, for another process with the same secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRun {
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Tokens behind a block that its key covers.
+    pub ahead: u32,
+    /// First block first.
+    pub keys: Vec<u64>,
+}
+
 /// Where the making of keys stands after some tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
@@ -227,6 +238,38 @@ impl PromptKeys {
         self.chains.iter().map(move |chain| {
             (chain.layout, chain.keys.get(..usable / chain.layout.width()).unwrap_or(&chain.keys))
         })
+    }
+
+    /// The keys of the first blocks, `blocks_max` of them at most for each layout.
+    pub fn runs(&self, blocks_max: usize) -> impl Iterator<Item = KeyRun> + '_ {
+        self.chains.iter().map(move |chain| KeyRun {
+            block_size: chain.layout.size(),
+            ahead: chain.layout.ahead(),
+            keys: chain.keys.iter().take(blocks_max).map(|key| key.0).collect(),
+        })
+    }
+
+    /// Of the keys that another told; what can be no layout of blocks is left out.
+    #[must_use]
+    pub fn of_runs(runs: impl IntoIterator<Item = KeyRun>) -> Self {
+        let chains = runs.into_iter().filter_map(|run| {
+            let layout = Layout::new(NonZeroU32::new(run.block_size)?, run.ahead)?;
+            Some(Chain { layout, keys: run.keys.into_iter().map(BlockKey).collect() })
+        });
+        let chains: Vec<Chain> = chains.collect();
+        let tokens = |chain: &Chain| chain.keys.len() * chain.layout.width() + index(chain.layout.ahead());
+        Self { tokens: chains.iter().map(tokens).max().unwrap_or(0), chains }
+    }
+
+    /// Keys of all layouts together.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.chains.iter().map(|chain| chain.keys.len()).sum()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// How many layouts there are keys for.

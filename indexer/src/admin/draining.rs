@@ -1,5 +1,5 @@
 //! `POST /drain?endpoint=HOST:PORT` and `POST /undrain?…`: an endpoint that is to go gets nothing new; what it has runs on
-//! and counts on. Of this indexer alone: each one has to be told.
+//! and counts on. Peers that follow this indexer do so too; of several orders the latest holds.
 
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Admin;
+use crate::books::Seen;
+use crate::receipts::unix_ms;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Which {
@@ -30,13 +32,15 @@ fn set(admin: &Admin, name: &str, draining: bool) -> Response {
         let why = format!("no endpoint {name:?} here; /state lists what there is\n");
         return (StatusCode::NOT_FOUND, why).into_response();
     };
-    if endpoint.meter.set_draining(draining) {
+    let at_unix_ms = unix_ms();
+    if endpoint.meter.order_draining(draining, at_unix_ms) {
         tracing::info!(endpoint = name, draining, "an operator asked for it");
         if !draining {
             endpoint.meter.begin(source.clock.now());
         }
     }
-    let books = source.books.lock();
+    let mut books = source.books.lock();
+    books.saw(endpoint, Seen::Draining { draining, at_unix_ms });
     let active: u64 = endpoint.ranks.iter().map(|rank| books.ledger().load(rank.place).sequences).sum();
     Json(json!({ "endpoint": name, "draining": draining, "active_sequences": active })).into_response()
 }

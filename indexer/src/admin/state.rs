@@ -122,6 +122,8 @@ struct StreamState {
     events: u64,
     blocks: usize,
     block_size: Option<u32>,
+    /// What its engine's metrics say of that, while no event has told it.
+    block_size_guess: Option<u32>,
     last_batch_age_ms: Option<u64>,
     error: Option<String>,
 }
@@ -197,6 +199,7 @@ impl StateSource {
     fn rank(&self, number: usize, rank: &Rank, stream: Option<&StreamStatus>) -> RankState {
         let load = self.books.lock().ledger().load(rank.place);
         let now = self.clock.now();
+        let shown = self.index.read().reader().stream(rank.place);
         RankState {
             rank: number,
             stream_id: rank.place.0,
@@ -223,6 +226,7 @@ impl StateSource {
                 events: stream.read.events,
                 blocks: stream.blocks,
                 block_size: stream.block_size,
+                block_size_guess: shown.filter(|shown| !shown.has_told).and_then(|shown| shown.block_size),
                 last_batch_age_ms: stream.last_batch_at.map(|at| now.since(at)),
                 error: stream.error.clone(),
             }),

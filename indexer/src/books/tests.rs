@@ -1,8 +1,10 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::*;
 use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation};
 use crate::ledger::Load;
+use crate::reported::{Decided, Reported};
 
 const LEASE: u64 = 1000;
 
@@ -27,7 +29,14 @@ fn books(id: u32) -> Books {
 }
 
 fn placed(endpoint: &str, rank: u32) -> Placed {
-    Placed { endpoint: endpoint.into(), rank, queued_tokens: 100, sequences: 1, lease_ms: LEASE }
+    Placed {
+        endpoint: endpoint.into(),
+        rank,
+        queued_tokens: 100,
+        sequences: 1,
+        lease_ms: LEASE,
+        expected: None,
+    }
 }
 
 fn forecast() -> Forecast {
@@ -154,7 +163,9 @@ fn a_snapshot_brings_what_is_open_and_ends_what_is_not() {
     let snapshot: Vec<Change> = a.open().iter().flat_map(|open| open.changes(&fleet)).collect();
     b.keep_only(a.own(), &snapshot.iter().map(|change| change.id).collect(), Millis(0));
     for change in snapshot {
-        assert_eq!(b.hear(a.own(), change, &fleet, Millis(0)), PeerChange::Applied);
+        let begins = matches!(change.what, What::Reserved(_)) && b.ledger().get(change.id).is_none();
+        let expected = if begins { PeerChange::Begun } else { PeerChange::Applied };
+        assert_eq!(b.hear(a.own(), change, &fleet, Millis(0)), expected);
     }
     let mut open: Vec<_> = b.ledger().entries().map(|(id, entry)| (id, entry.phase)).collect();
     open.sort_by_key(|(id, _)| *id);
@@ -207,4 +218,45 @@ fn where_a_response_was_made_is_told_once_and_to_late_followers() {
         Change { id: DecisionId(0), what: What::Answered { key, endpoint: "10.0.0.9:80".into() } };
     assert_eq!(late.hear(b.own(), elsewhere, &fleet, Millis(0)), PeerChange::UnknownEndpoint);
     assert_eq!(late.answers().place(key), holder, "what is known stays");
+}
+
+/// What is reported to another is passed on to the maker where that one listens, and nobody else's is.
+#[test]
+fn reports_are_passed_on_to_a_maker_that_listens() {
+    let fleet = fleet();
+    let (mut a, mut b) = (books(1), books(2));
+    let id = decide(&mut a, &fleet);
+    let report = Report { decision: Decided::Indexer(id), elapsed: Duration::ZERO, what: Reported::Alive };
+    assert!(!b.pass_on(id, &report), "nobody listens");
+    b.begin_following(IndexerId::new(3).unwrap());
+    assert!(!b.pass_on(id, &report), "somebody else listens");
+    b.begin_following(a.own());
+    b.begin_following(a.own());
+    b.end_following(a.own());
+    assert!(b.pass_on(id, &report), "it came back before its first stream had ended");
+    assert_eq!(pending(&mut b), [Change { id, what: What::Reported(Arc::new(report.clone())) }]);
+    b.end_following(a.own());
+    assert!(!b.pass_on(id, &report));
+    a.begin_following(b.own());
+    assert!(!a.pass_on(id, &report), "its own");
+}
+
+/// Nothing is made of what is seen where nobody listens.
+#[test]
+fn sightings_are_told_to_listeners_alone() {
+    let fleet = fleet();
+    let mut a = books(1);
+    let endpoint = fleet.by_name("10.0.0.1:80").unwrap();
+    a.saw(endpoint, Seen::Ended { has_failed: true });
+    assert_eq!(pending(&mut a), []);
+    a.begin_following(IndexerId::new(2).unwrap());
+    a.saw(endpoint, Seen::Ended { has_failed: true });
+    let told = pending(&mut a);
+    assert_eq!(told, [Change::seen(endpoint, Seen::Ended { has_failed: true })]);
+    let mut b = books(2);
+    assert_eq!(
+        b.hear(a.own(), told[0].clone(), &fleet, Millis(0)),
+        PeerChange::Refused,
+        "no entry of a ledger"
+    );
 }

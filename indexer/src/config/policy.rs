@@ -109,6 +109,30 @@ impl PolicyConfig {
     }
 }
 
+/// The parameters of a policy, by the keys that they have in the section; none of one that has none.
+pub fn parameters(policy: &Policy) -> Vec<(&'static str, f64)> {
+    match policy {
+        Policy::Cost(CostWeights { lambda, mu, memory, behind, recent }) => vec![
+            ("lambda", *lambda),
+            ("mu_tokens", *mu),
+            ("memory", *memory),
+            ("behind", *behind),
+            ("recent", *recent),
+        ],
+        Policy::Weighted { blend: Blend { prefix, queue, kv, no_hit }, .. } => {
+            vec![("prefix", *prefix), ("queue", *queue), ("kv", *kv), ("no_hit", *no_hit)]
+        }
+        Policy::Sticky(Sticky { share, gate_tokens }) => {
+            vec![("share", *share), ("gate_tokens", *gate_tokens as f64)]
+        }
+        Policy::RoundRobin
+        | Policy::PowerOfTwo
+        | Policy::LeastLoad
+        | Policy::LongestPrefix
+        | Policy::NewTimesBatch => Vec::new(),
+    }
+}
+
 /// Checks the section.
 pub(super) fn checked(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
     let cost = CostWeights::DEFAULT;

@@ -44,7 +44,7 @@ pub(super) struct Measured {
     pub(super) is_ours: bool,
     /// Why the tokens are those of the prompt's beginning only.
     pub(super) cut_by: Option<Reason>,
-    pub(super) keys: PromptKeys,
+    pub(super) keys: Arc<PromptKeys>,
     /// The ids that the keys were made of, where the job keeps them.
     pub(super) ids: Option<Vec<u32>>,
 }
@@ -124,7 +124,7 @@ impl Measurer {
             single,
             is_ours,
             cut_by: (!folded.whole).then_some(Reason::Filter(outcome::Reason::Media)),
-            keys,
+            keys: Arc::new(keys),
             ids,
         })
     }

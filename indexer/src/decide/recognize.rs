@@ -49,7 +49,7 @@ pub(super) struct Turn {
 pub(super) struct Recognizable {
     /// All of the prompt's, or those of its beginning.
     pub(super) ids: Vec<u32>,
-    pub(super) keys: PromptKeys,
+    pub(super) keys: Arc<PromptKeys>,
     pub(super) salt: Option<String>,
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use warmpath_core::limits::CANDIDATES_MAX;
-use warmpath_core::rank::{Candidate, Demand, Policy, Ranked};
+use warmpath_core::rank::{Candidate, Demand, Ranked};
 use warmpath_kv::PromptKeys;
 
 use super::candidates::Seat;
 use super::measure::{BYTES_PER_TOKEN, Measured};
-use super::{Decision, Pick, Ranking, Verdict};
+use super::picking::Ranking;
+use super::split::Choice;
+use super::{Decision, Pick, Verdict};
 use crate::books::Placed;
 use crate::fleet::Endpoint;
 use crate::ledger::{DecisionId, Forecast};
@@ -25,7 +27,7 @@ pub(super) struct Basis {
 
 /// Everything that one pick goes by.
 pub(super) struct Round<'a> {
-    pub(super) policy: Policy,
+    pub(super) choice: Choice,
     pub(super) model: Option<LoadedModel>,
     pub(super) endpoints: &'a [&'a Endpoint],
     pub(super) basis: &'a Basis,
@@ -39,7 +41,7 @@ pub(super) struct Round<'a> {
 
 impl Basis {
     /// The keys to look up; None: hits do not count.
-    pub(super) fn keys(&self) -> Option<&PromptKeys> {
+    pub(super) fn keys(&self) -> Option<&Arc<PromptKeys>> {
         self.measured.as_ref().filter(|_| self.verdict.is_scored()).map(|measured| &measured.keys)
     }
 
@@ -76,7 +78,7 @@ impl Round<'_> {
         let cached = best.iter().map(|(seat, candidate, _)| (seat.place, candidate.cached_tokens));
         Forecast {
             model: self.model,
-            policy: self.policy.name(),
+            policy: self.choice.policy.name(),
             cached_tokens: cached.filter(|_| predicts).collect(),
             prompt_tokens: measured
                 .filter(|measured| measured.is_ours)
@@ -101,7 +103,7 @@ impl Round<'_> {
             verdict: self.basis.verdict,
             prompt_tokens: self.basis.measured.as_ref().map_or(0, |measured| measured.prompt_tokens),
             reachable_tokens: ranking.reachable_tokens(),
-            policy: self.policy.name(),
+            policy: self.choice.policy.name(),
             reserved: placed.map(|placed| Reserved {
                 endpoint: placed.endpoint,
                 rank: placed.rank,

@@ -8,6 +8,24 @@ use warmpath_core::rank::Policy;
 
 use crate::config::{PolicyConfig, SplitBy};
 
+/// The policy that a request goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Choice {
+    pub(super) policy: Policy,
+    pub(super) from: From,
+}
+
+/// How a request came to its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// It names it.
+    Request,
+    /// There is no other.
+    Configuration,
+    /// Drawn; so many percent of the requests that name none go by it.
+    Split(u64),
+}
+
 /// The configured policies and their parts.
 #[derive(Clone, Debug)]
 pub(super) struct Split {
@@ -30,13 +48,49 @@ impl Split {
     }
 
     /// The policy of a request with this key; 0: none. `lot` decides where no key does.
-    pub(super) fn policy(&self, key: u64, lot: u64) -> Policy {
+    pub(super) fn choose(&self, key: u64, lot: u64) -> Choice {
         let drawn = match self.by {
             SplitBy::Key if key != 0 => mixed(key),
             SplitBy::Key | SplitBy::Request => lot,
         };
         let percent = drawn % 100;
-        self.parts.iter().find(|(end, _)| percent < *end).map_or(self.rest, |(_, policy)| *policy)
+        let mut begin = 0;
+        for (end, policy) in &self.parts {
+            if percent < *end {
+                return Choice { policy: *policy, from: From::Split(end - begin) };
+            }
+            begin = *end;
+        }
+        let from =
+            if self.parts.is_empty() { From::Configuration } else { From::Split(100 - begin.min(100)) };
+        Choice { policy: self.rest, from }
+    }
+}
+
+// === impl Choice ===
+
+impl Choice {
+    pub(super) fn named(policy: Policy) -> Self {
+        Self { policy, from: From::Request }
+    }
+}
+
+// === impl From ===
+
+impl From {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Configuration => "configuration",
+            Self::Split(_) => "split",
+        }
+    }
+
+    pub(super) fn percent(self) -> Option<u64> {
+        match self {
+            Self::Split(percent) => Some(percent),
+            Self::Request | Self::Configuration => None,
+        }
     }
 }
 
@@ -61,7 +115,7 @@ mod tests {
     fn shares(split: &Split, lot: impl Fn(u64) -> u64) -> Vec<(&'static str, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for key in 1..=10_000 {
-            *counts.entry(split.policy(key, lot(key)).name()).or_default() += 1;
+            *counts.entry(split.choose(key, lot(key)).policy.name()).or_default() += 1;
         }
         counts.into_iter().collect()
     }
@@ -80,12 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn it_is_told_how_a_request_came_to_its_policy() {
+        let split =
+            split("{ split: [{ name: least_load, percent: 10 }, { name: round_robin, percent: 25 }] }");
+        let from = |percent| {
+            let choice = split.choose(0, percent);
+            (choice.policy.name(), choice.from.name(), choice.from.percent())
+        };
+        assert_eq!(from(9), ("least_load", "split", Some(10)));
+        assert_eq!(from(10), ("round_robin", "split", Some(25)));
+        assert_eq!(from(35), ("cost", "split", Some(65)));
+        let only = self::split("{ name: sticky }").choose(7, 0);
+        assert_eq!((only.from.name(), only.from.percent()), ("configuration", None));
+    }
+
+    #[test]
     fn a_key_stays_with_its_policy_whatever_the_lot() {
         let split = split("{ split: [{ name: least_load, percent: 50 }] }");
         for key in 1..100 {
-            assert_eq!(split.policy(key, 0), split.policy(key, 99));
+            assert_eq!(split.choose(key, 0), split.choose(key, 99));
         }
-        assert_ne!(split.policy(0, 0), split.policy(0, 99), "without a key it is drawn");
+        assert_ne!(split.choose(0, 0), split.choose(0, 99), "without a key it is drawn");
     }
 
     #[test]

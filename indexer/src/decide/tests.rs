@@ -2,9 +2,11 @@ use std::net::SocketAddr;
 
 use warmpath_kv::Millis;
 
+use super::candidates::{Circumstances, gather};
+use super::round::{best_of_each_endpoint, put_first};
 use super::*;
 use crate::engines::Census;
-use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Sample};
+use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Sample};
 use crate::ledger::{Ledger, Reservation};
 
 /// Two endpoints of model 0, the second with two ranks, and one of model 1.
@@ -132,17 +134,17 @@ fn who_drains_or_keeps_failing_gets_nothing_new_unless_nobody_else_is_left() {
     let all: Vec<_> = fleet.usable().collect();
     let outliers = Outliers { failures: 1, eject_ms: 1000 };
     let left = |now| names(&choosable(&all, None, Millis(now)));
-    all[0].meter.set_draining(true);
+    all[0].meter.order_draining(true, 1);
     assert_eq!(left(0), ["10.0.0.2:80", "10.0.0.3:80"]);
     all[1].meter.hear(Heard::Failed, outliers, Millis(0));
     assert_eq!(left(0), ["10.0.0.3:80"]);
     all[2].meter.hear(Heard::Failed, outliers, Millis(0));
     assert_eq!(left(0), ["10.0.0.2:80", "10.0.0.3:80"], "all others fail");
     for endpoint in &all[1..] {
-        endpoint.meter.set_draining(true);
+        endpoint.meter.order_draining(true, 1);
     }
     assert_eq!(left(0).len(), 3, "all drain");
-    all[1].meter.set_draining(false);
+    all[1].meter.order_draining(false, 2);
     assert_eq!(left(1000), ["10.0.0.2:80"], "its time is over");
 }
 

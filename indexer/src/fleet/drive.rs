@@ -198,6 +198,7 @@ mod tests {
             queued_tokens: 9,
             sequences: 1,
             lease_ms: 1000,
+            expected: None,
         };
         let forecast = Forecast {
             model: None,

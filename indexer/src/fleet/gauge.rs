@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use warmpath_kv::Millis;
 
-use super::turnover::Turnover;
+use warmpath_standing::Turnover;
 
 /// One reading, already set against our own count at that moment.
 #[derive(Clone, Copy, Debug, PartialEq)]

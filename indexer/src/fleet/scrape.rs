@@ -1,6 +1,7 @@
 //! Asks every engine for its metrics, on a beat.
 //!
-//! In: the current set. Out: a [`Sample`] per rank in its gauge, and a [`Contact`] per endpoint to the fleet.
+//! In: the current set. Out: a [`Sample`] per rank in its gauge, a [`Contact`] per endpoint to the fleet, and the size of
+//! an engine's blocks as a guess, until its events tell it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub struct Scraper {
     clock: Clock,
     view: Arc<View>,
     own: OwnCountsOf,
+    guess: GuessOf,
     metrics: FleetMetrics,
     client: EngineClient,
 }
@@ -52,16 +54,19 @@ pub struct OwnCounts {
 /// Tells the counts of a place.
 pub type OwnCountsOf = Box<dyn Fn(StreamId) -> OwnCounts + Send + Sync>;
 
+/// Takes a guess of a place's tokens per block, where its events have not told yet.
+pub type GuessOf = Box<dyn Fn(StreamId, u32) + Send + Sync>;
+
 impl Scraper {
     pub fn new(
         config: Scrape,
         clock: Clock,
         view: Arc<View>,
-        own: OwnCountsOf,
+        (own, guess): (OwnCountsOf, GuessOf),
         metrics: FleetMetrics,
     ) -> Self {
         let client = EngineClient::new(Duration::from_millis(config.timeout_ms));
-        Self { config, clock, view, own, metrics, client }
+        Self { config, clock, view, own, guess, metrics, client }
     }
 
     /// Runs until `stop`.
@@ -119,9 +124,12 @@ impl Scraper {
     fn record(&self, endpoint: &Endpoint, text: &str) {
         let figures = parse_exposition(text, endpoint.ranks.len());
         for (rank, figures) in endpoint.ranks.iter().zip(figures) {
+            let (own, now) = ((self.own)(rank.place), self.clock.now());
+            if let (None, Some(tokens)) = (own.block_tokens, figures.block_tokens) {
+                (self.guess)(rank.place, u32::try_from(count(tokens)).unwrap_or(0));
+            }
             let EngineFigures { running: Some(running), waiting, .. } = figures else { continue };
             let (running, waiting) = (count(running), count(waiting.unwrap_or(0.0)));
-            let (own, now) = ((self.own)(rank.place), self.clock.now());
             let turnover = own
                 .is_followed
                 .then(|| rank.gauge.turn_over(own.held_blocks as u64, own.evicted_blocks, now));

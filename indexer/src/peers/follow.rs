@@ -9,16 +9,20 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
+use warmpath_kv::Millis;
+use warmpath_kv::index::Reader;
 use warmpath_proto::v1::peer_client::PeerClient;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
+use super::audience::PROTOCOL;
 use super::convert;
-use super::metrics::{HeardLabels, PeerLabels, PeerMetrics};
-use crate::books::{Books, IndexerId, PeerChange, What};
+use super::metrics::{HeardLabels, PeerLabels, PeerMetrics, ReportLabels};
+use crate::books::{Books, Change, IndexerId, PeerChange, Placed, What};
 use crate::clock::Clock;
 use crate::config::HostPort;
-use crate::fleet::View;
+use crate::fleet::{Snapshot, View};
 use crate::ledger::DecisionId;
+use crate::report::Reporter;
 
 /// A connection that is not there by now is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,6 +39,10 @@ pub struct Follower {
     pub books: Arc<Mutex<Books>>,
     pub view: Arc<View>,
     pub clock: Clock,
+    /// For what gateways reported to the peer, and for what it saw of endpoints.
+    pub reporter: Reporter,
+    /// For the blocks that its picks will bring.
+    pub cached: Reader,
     pub metrics: PeerMetrics,
 }
 
@@ -123,31 +131,67 @@ impl Follower {
             .await
             .map_err(FollowError::Connect)?;
         let follower_id = self.books.lock().own().get().into();
-        Ok(PeerClient::new(channel).follow(FollowRequest { follower_id }).await?.into_inner())
+        Ok(PeerClient::new(channel)
+            .follow(FollowRequest { follower_id, protocol: PROTOCOL })
+            .await?
+            .into_inner())
     }
 
     fn apply(&self, sender: IndexerId, batch: LedgerChanges) {
         let (fleet, now) = (self.view.current(), self.clock.now());
+        let is_our_secret = batch.secret_check == self.cached.secret_check();
         let told = batch.changes.len();
-        let changes: Vec<_> = batch.changes.into_iter().filter_map(convert::from_wire).collect();
+        let changes = batch.changes.into_iter();
+        let changes: Vec<_> =
+            changes.filter_map(|change| convert::from_wire(change, is_our_secret)).collect();
         self.count("unreadable", told - changes.len());
-        let mut books = self.books.lock();
         if batch.snapshot {
             let named: HashSet<DecisionId> = changes
                 .iter()
                 .filter(|change| matches!(change.what, What::Reserved(_)))
                 .map(|change| change.id)
                 .collect();
-            books.keep_only(sender, &named, now);
+            self.books.lock().keep_only(sender, &named, now);
+            self.reporter.forget_first_tokens(sender);
         }
         for change in changes {
-            let result = match books.hear(sender, change, &fleet, now) {
-                PeerChange::Applied => "applied",
-                PeerChange::UnknownEndpoint => "unknown_endpoint",
-                PeerChange::UnknownDecision => "unknown_decision",
-                PeerChange::Refused => "refused",
-            };
-            self.count(result, 1);
+            match change.what {
+                What::Reported(report) => {
+                    let result = if self.reporter.take_over(&report) { "taken" } else { "unknown" };
+                    self.metrics.reports.get_or_create(&ReportLabels { result }).inc();
+                }
+                What::Seen(sighting) if self.reporter.learn(sender, &sighting) => self.count("applied", 1),
+                What::Seen(_) => self.count("unknown_endpoint", 1),
+                _ => self.hear(sender, change, &fleet, now),
+            }
+        }
+    }
+
+    /// Enters a change into the books, and what a pick of the peer means for its endpoint.
+    fn hear(&self, sender: IndexerId, change: Change, fleet: &Snapshot, now: Millis) {
+        let placed = match &change.what {
+            What::Reserved(placed) => Some(placed.clone()),
+            _ => None,
+        };
+        let heard = self.books.lock().hear(sender, change, fleet, now);
+        if let (PeerChange::Begun, Some(placed)) = (heard, placed) {
+            self.expect(&placed, fleet, now);
+        }
+        let result = match heard {
+            PeerChange::Applied | PeerChange::Begun => "applied",
+            PeerChange::UnknownEndpoint => "unknown_endpoint",
+            PeerChange::UnknownDecision => "unknown_decision",
+            PeerChange::Refused => "refused",
+        };
+        self.count(result, 1);
+    }
+
+    /// A pick of the peer's: its endpoint has more to do, and will hold more.
+    fn expect(&self, placed: &Placed, fleet: &Snapshot, now: Millis) {
+        self.reporter.note_pick_of_peer(&placed.endpoint, placed.rank, placed.queued_tokens);
+        if let (Some(expected), Some(place)) = (&placed.expected, placed.place(fleet)) {
+            self.metrics.expected_blocks.inc_by(expected.keys.len() as u64);
+            self.cached.speculate(place, &expected.keys, now.plus(expected.for_ms));
         }
     }
 

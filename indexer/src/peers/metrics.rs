@@ -16,6 +16,11 @@ pub struct HeardLabels {
     pub result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReportLabels {
+    pub result: &'static str,
+}
+
 /// Metrics of [`super`].
 #[derive(Clone, Debug, Default)]
 pub struct PeerMetrics {
@@ -23,6 +28,8 @@ pub struct PeerMetrics {
     pub followers: Gauge,
     pub sent: Counter,
     pub heard: Family<HeardLabels, Counter>,
+    pub reports: Family<ReportLabels, Counter>,
+    pub expected_blocks: Counter,
 }
 
 impl PeerMetrics {
@@ -38,6 +45,16 @@ impl PeerMetrics {
             "peer_changes_heard",
             "Changes that peers told (applied, unknown_endpoint, unknown_decision, refused, unreadable)",
             self.heard.clone(),
+        );
+        registry.register(
+            "peer_reports",
+            "Reports of gateways passed on to the maker of the decision (passed_on), and those that peers passed on to this indexer, of decisions known here (taken) or not any more (unknown)",
+            self.reports.clone(),
+        );
+        registry.register(
+            "peer_expected_blocks",
+            "Blocks that peers told to expect in a cache, of all block sizes",
+            self.expected_blocks.clone(),
         );
     }
 }

@@ -37,7 +37,7 @@ impl Indexer {
         view.publish(fleet.snapshot());
         let own = IndexerId::new(1).unwrap();
         let books = Arc::new(Mutex::new(Books::new(own, 1 << 20)));
-        let publisher = Publisher::new(books.clone(), PeerMetrics::default());
+        let publisher = Publisher::new(books.clone(), 0, PeerMetrics::default());
         Self { books, view, publisher, ids: DecisionIds::new(own) }
     }
 
@@ -57,6 +57,7 @@ impl Indexer {
             queued_tokens: 1,
             sequences: 1,
             lease_ms: 1000,
+            expected: None,
         };
         let forecast = Forecast {
             model: None,
@@ -100,10 +101,14 @@ impl Follower {
                     self.told += 1;
                     self.answers.insert(answered.response_key, answered.endpoint);
                 }
-                What::Started(_) | What::Renewed(_) => {}
+                What::Started(_) | What::Renewed(_) | What::Reported(_) | What::Sighting(_) => {}
             }
         }
     }
+}
+
+fn audience(follower_id: u64) -> Audience {
+    Audience::of(&FollowRequest { follower_id, protocol: audience::PROTOCOL }).unwrap()
 }
 
 /// Two batches and a bit.
@@ -118,8 +123,8 @@ async fn nothing_is_lost_that_happens_while_a_follower_is_told_everything() {
     }
     let (kept, over) = (indexer.reserve(), indexer.reserve());
     indexer.publisher.flush();
-    let service = indexer.publisher.service(indexer.view.clone());
-    let mut stream = Box::pin(service.changes().unwrap());
+    let service = indexer.publisher.service(indexer.view.clone(), Clock::start());
+    let mut stream = Box::pin(service.changes(audience(2)).unwrap());
     let mut follower = Follower::default();
     let first = stream.next().await.unwrap().unwrap();
     assert!(first.snapshot && first.changes.len() == 2, "the open decisions come first");
@@ -154,14 +159,15 @@ async fn nothing_is_lost_that_happens_while_a_follower_is_told_everything() {
 #[tokio::test]
 async fn a_snapshot_of_nothing_is_one_batch_and_takes_the_lock_for_a_slice_at_a_time() {
     let indexer = Indexer::new();
-    let empty = Snapshot::of(&indexer.books.lock());
-    let batches: Vec<_> = empty.batches(indexer.books.clone(), indexer.view.clone()).collect().await;
+    let empty = Snapshot::of(&indexer.books.lock(), indexer.publisher.name);
+    let batches: Vec<_> =
+        empty.batches(indexer.books.clone(), indexer.view.clone(), Clock::start()).collect().await;
     assert_eq!(batches.iter().map(|batch| batch.snapshot).collect::<Vec<_>>(), [true]);
     for number in 1..=ANSWERS {
         indexer.answer(number, 1);
     }
-    let held = Snapshot::of(&indexer.books.lock());
-    let mut batches = Box::pin(held.batches(indexer.books.clone(), indexer.view.clone()));
+    let held = Snapshot::of(&indexer.books.lock(), indexer.publisher.name);
+    let mut batches = Box::pin(held.batches(indexer.books.clone(), indexer.view.clone(), Clock::start()));
     let mut lengths = Vec::new();
     while let Some(batch) = batches.next().await {
         assert!(indexer.books.try_lock().is_some());

@@ -7,31 +7,29 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::Instant;
 use warmpath_core::limits::{
-    CACHE_SALT_BYTES_MAX, ENDPOINT_BYTES_MAX, ENDPOINTS_MAX, MODEL_BYTES_MAX, PROMPTS_MAX, REPORT_EVENTS_MAX,
-    SEQUENCES_MAX, SHORT_TEXT_BYTES_MAX, TOKEN_IDS_MAX,
+    CACHE_SALT_BYTES_MAX, ENDPOINTS_MAX, MODEL_BYTES_MAX, PROMPTS_MAX, SEQUENCES_MAX, SHORT_TEXT_BYTES_MAX,
+    TOKEN_IDS_MAX,
 };
 use warmpath_core::outcome;
 use warmpath_core::path::KnownPath;
 use warmpath_core::rank::Policy;
 use warmpath_prompt::{Task, Truncate};
 use warmpath_proto::v1::{
-    self as wire, EndCause, EndpointInfo, EndpointSet, Outcome, ReportRequest, ScoreRequest, ScoreResponse,
-    event, score_request,
+    self as wire, EndpointInfo, EndpointSet, Outcome, ScoreRequest, ScoreResponse, score_request,
 };
 
 use crate::answers::ResponseKey;
 use crate::decide::{Chat, Decision, Members, Pick, Prompt, Question, Reason};
 use crate::fleet::{Endpoint, Snapshot};
-use crate::ledger::DecisionId;
-use crate::report::{Decided, HTTP_SERVER_ERRORS_FROM, Report, Reported, Usage};
 
+mod reports;
 #[cfg(test)]
 mod tests;
 
+pub use reports::{event, report, reports};
+
 /// Share of the filter's patience, in percent, after which the answer leaves: the rest is for the way back.
 const ANSWER_BY_PERCENT: u32 = 75;
-/// Elapsed times above a day are nonsense.
-const ELAPSED_MAX: Duration = Duration::from_secs(86_400);
 
 /// A message that the contract does not allow.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -173,47 +171,6 @@ pub fn endpoint_set(fleet: &Snapshot, active: impl Fn(&Endpoint) -> u64) -> Endp
         })
         .collect();
     EndpointSet { version: fleet.version, endpoints }
-}
-
-/// Checks a batch of reports. Events that say nothing (of a newer filter) are left out.
-pub fn reports(request: ReportRequest) -> Result<Vec<Report>, Invalid> {
-    at_most("events", request.events.len(), REPORT_EVENTS_MAX)?;
-    request.events.into_iter().filter_map(|event| report(event).transpose()).collect()
-}
-
-fn report(event: wire::Event) -> Result<Option<Report>, Invalid> {
-    let decision = match (event.decision_id, &event.what) {
-        (0, Some(event::What::End(end))) => {
-            Decided::Elsewhere(outcome::Reason::by_name(&end.fallback_reason))
-        }
-        (0, _) => Decided::Elsewhere(outcome::Reason::Other),
-        (id, _) => Decided::Indexer(DecisionId(id)),
-    };
-    let what = match event.what {
-        None => return Ok(None),
-        Some(event::What::FirstByte(first)) => {
-            at_most("first_byte.endpoint, in bytes", first.endpoint.len(), ENDPOINT_BYTES_MAX)?;
-            Reported::FirstByte { endpoint: first.endpoint, http_status: first.http_status }
-        }
-        Some(event::What::Alive(_)) => Reported::Alive,
-        Some(event::What::End(end)) => {
-            at_most("end.endpoint, in bytes", end.endpoint.len(), ENDPOINT_BYTES_MAX)?;
-            let is_failure =
-                end.http_status >= HTTP_SERVER_ERRORS_FROM || end.cause() == EndCause::UpstreamReset;
-            Reported::End {
-                endpoint: end.endpoint,
-                http_status: end.http_status,
-                usage: Usage {
-                    prompt_tokens: end.prompt_tokens,
-                    cached_tokens: end.cached_tokens,
-                    completion_tokens: end.completion_tokens,
-                },
-                response: ResponseKey::new(end.response_key),
-                is_failure,
-            }
-        }
-    };
-    Ok(Some(Report { decision, elapsed: Duration::from_micros(event.elapsed_us).min(ELAPSED_MAX), what }))
 }
 
 fn at_most(field: &'static str, found: usize, limit: usize) -> Result<(), Invalid> {

@@ -23,3 +23,8 @@ pub fn served_at_once(count: usize) -> Status {
 pub fn follow_again(why: &'static str) -> Status {
     Status::unavailable(why)
 }
+
+/// A follower without a name.
+pub fn invalid_follower() -> Status {
+    Status::invalid_argument("follower_id: names no indexer")
+}

@@ -16,6 +16,8 @@ mod drift;
 #[cfg(test)]
 mod engine;
 #[cfg(test)]
+mod equals;
+#[cfg(test)]
 mod explaining;
 #[cfg(test)]
 mod http_engine;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::json;
 use warmpath_proto::v1::ScoreRequest;
 
 use crate::support::{Indexer, config, end, first_byte, report, tokens};
@@ -47,6 +48,13 @@ async fn a_split_is_one_line_and_everything_tells_the_policy() {
         let (_, receipts) = indexer.get(&format!("/receipts?policy={policy}&limit=1000")).await;
         let receipts: Vec<serde_json::Value> = serde_json::from_str(&receipts).unwrap();
         assert_eq!(receipts.len(), usize::try_from(count * 2).unwrap().min(256));
+        let percent = if policy == "cost" { 70 } else { 30 };
+        for receipt in receipts {
+            assert_eq!(
+                (&receipt["policy_from"], &receipt["split_percent"]),
+                (&json!("split"), &json!(percent))
+            );
+        }
     }
     indexer.stop().await;
 }

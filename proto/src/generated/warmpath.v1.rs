@@ -762,6 +762,9 @@ pub struct FollowRequest {
     /// The follower's id: random, made at its start. Never 0.
     #[prost(fixed64, tag = "1")]
     pub follower_id: u64,
+    /// What the follower understands. 0: `LedgerChange` up to `answered`; 1: all of it.
+    #[prost(uint32, tag = "2")]
+    pub protocol: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LedgerChanges {
@@ -774,18 +777,21 @@ pub struct LedgerChanges {
     /// At most 4096 entries, in order.
     #[prost(message, repeated, tag = "3")]
     pub changes: ::prost::alloc::vec::Vec<LedgerChange>,
+    /// Key of a fixed text under the secret that the sender's block keys are made with: whether a reader has the same.
+    #[prost(fixed64, tag = "4")]
+    pub secret_check: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LedgerChange {
     /// Names the decision, as in ScoreResponse.
     #[prost(fixed64, tag = "1")]
     pub decision_id: u64,
-    #[prost(oneof = "ledger_change::What", tags = "2, 3, 4, 5, 6")]
+    #[prost(oneof = "ledger_change::What", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub what: ::core::option::Option<ledger_change::What>,
 }
 /// Nested message and enum types in `LedgerChange`.
 pub mod ledger_change {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum What {
         #[prost(message, tag = "2")]
         Reserved(super::Reserved),
@@ -801,9 +807,15 @@ pub mod ledger_change {
         /// Not about a decision in flight: the endpoint that made a response keeps it for requests that go on from it.
         #[prost(message, tag = "6")]
         Answered(super::Answered),
+        /// What a gateway reported to the sender of a decision that the follower made. Only that one is told.
+        #[prost(message, tag = "7")]
+        Reported(super::Event),
+        /// Not about a decision: what the sender saw of an endpoint.
+        #[prost(message, tag = "8")]
+        Sighting(super::Sighting),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reserved {
     /// "ip:port".
     #[prost(string, tag = "1")]
@@ -819,6 +831,24 @@ pub struct Reserved {
     /// How long it counts without a sign of life, in milliseconds.
     #[prost(uint32, tag = "5")]
     pub lease_ms: u32,
+    /// The blocks that the endpoint's cache will hold for it, one entry for each size of blocks. At most 2048 keys, which are
+    /// those of the prompt's first blocks; they mean something only to who has the sender's secret.
+    #[prost(message, repeated, tag = "6")]
+    pub expected: ::prost::alloc::vec::Vec<ExpectedBlocks>,
+    /// How long those count without a KV event, in milliseconds.
+    #[prost(uint32, tag = "7")]
+    pub expected_ms: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExpectedBlocks {
+    /// Tokens per block, and the tokens behind a block that its key covers.
+    #[prost(uint32, tag = "1")]
+    pub block_size: u32,
+    #[prost(uint32, tag = "2")]
+    pub ahead: u32,
+    /// The prompt's first block first.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub keys: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answered {
@@ -835,6 +865,70 @@ pub struct Started {}
 pub struct Released {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Renewed {}
+/// Told by the indexer that saw it, and repeated by nobody.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Sighting {
+    /// "ip:port".
+    #[prost(string, tag = "1")]
+    pub endpoint: ::prost::alloc::string::String,
+    #[prost(oneof = "sighting::What", tags = "2, 3, 4, 5")]
+    pub what: ::core::option::Option<sighting::What>,
+}
+/// Nested message and enum types in `Sighting`.
+pub mod sighting {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum What {
+        #[prost(message, tag = "2")]
+        FirstToken(super::FirstToken),
+        /// It answered a request, or failed one. Answers are told while it failed lately.
+        #[prost(message, tag = "3")]
+        Attempt(super::Attempt),
+        /// It is not chosen for a while. Told to new followers only: others have come to it by themselves.
+        #[prost(message, tag = "4")]
+        Ejection(super::Ejection),
+        /// An operator's order; the latest holds.
+        #[prost(message, tag = "5")]
+        Draining(super::Draining),
+    }
+}
+/// A request reached its first token: what speeds are learnt from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FirstToken {
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// What had to be computed until then.
+    #[prost(uint64, tag = "2")]
+    pub work_tokens: u64,
+    /// From the pick, in microseconds.
+    #[prost(uint64, tag = "3")]
+    pub ttft_us: u64,
+    /// How long ago that was, in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub age_ms: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Attempt {
+    #[prost(bool, tag = "1")]
+    pub has_failed: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ejection {
+    /// What is left of it, in milliseconds.
+    #[prost(uint64, tag = "1")]
+    pub for_ms: u64,
+    /// In a row, without an answer between.
+    #[prost(uint32, tag = "2")]
+    pub times: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Draining {
+    /// False: it is given work again.
+    #[prost(bool, tag = "1")]
+    pub draining: bool,
+    /// When it was ordered, in milliseconds since 1970.
+    #[prost(uint64, tag = "2")]
+    pub at_unix_ms: u64,
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod peer_client {
@@ -916,9 +1010,9 @@ pub mod peer_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Streams the load that this indexer has reserved: first everything it holds now, then every change. A follower
-        /// applies it to its own ledger under the sender's id; when the stream ends it keeps the entries until their leases
-        /// expire. Batches are sent at most 20 ms after the change.
+        /// Streams the load that this indexer has reserved, and what it saw of endpoints: first everything it holds now, then
+        /// every change. A follower applies it to its own ledger under the sender's id; when the stream ends it keeps the entries
+        /// until their leases expire. Batches are sent at most 20 ms after the change.
         pub async fn follow(
             &mut self,
             request: impl tonic::IntoRequest<super::FollowRequest>,
@@ -962,9 +1056,9 @@ pub mod peer_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the load that this indexer has reserved: first everything it holds now, then every change. A follower
-        /// applies it to its own ledger under the sender's id; when the stream ends it keeps the entries until their leases
-        /// expire. Batches are sent at most 20 ms after the change.
+        /// Streams the load that this indexer has reserved, and what it saw of endpoints: first everything it holds now, then
+        /// every change. A follower applies it to its own ledger under the sender's id; when the stream ends it keeps the entries
+        /// until their leases expire. Batches are sent at most 20 ms after the change.
         async fn follow(
             &self,
             request: tonic::Request<super::FollowRequest>,

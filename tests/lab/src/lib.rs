@@ -11,6 +11,7 @@
 pub mod bars;
 mod cache;
 pub mod calibration;
+pub mod deciders;
 pub mod figures;
 pub mod load;
 pub mod outcome;
@@ -27,4 +28,3 @@ mod sequence;
 pub mod simulation;
 pub mod sweep;
 pub mod table;
-mod turnover;

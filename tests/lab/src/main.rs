@@ -2,11 +2,13 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 use warmpath_core::rank::Policy;
 use warmpath_lab::bars::{self, Miss};
+use warmpath_lab::deciders::Sharing;
 use warmpath_lab::load::catalogue;
 use warmpath_lab::plan::{Plan, Ran};
 use warmpath_lab::rule::Rule;
@@ -65,9 +67,21 @@ struct What {
     /// Runs at the same time
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Replicas have served nothing before: the router learns the size of their blocks with the first event
+    /// Replicas have served nothing before: the router knows the size of their blocks from their metrics alone
     #[arg(long)]
     cold: bool,
+    /// Speeds are learnt, young replicas spared and failing ones left out, as by the indexer
+    #[arg(long)]
+    learns: bool,
+    /// How many decide, each request one of them, drawn by lot
+    #[arg(long, default_value_t = 1)]
+    deciders: usize,
+    /// Milliseconds until the others know what one of them did
+    #[arg(long, default_value_t = 15)]
+    sync_delay: u64,
+    /// They do not tell each other the blocks that their picks will bring: each has a secret of its own
+    #[arg(long)]
+    secrets_apart: bool,
     /// Pressure is what leaves caches only, not also how full they are
     #[arg(long)]
     turnover_only: bool,
@@ -171,6 +185,12 @@ impl What {
             settings: Settings {
                 have_served: !self.cold,
                 fill_counts: !self.turnover_only,
+                learns: self.learns,
+                sharing: Sharing {
+                    deciders: self.deciders,
+                    delay: Duration::from_millis(self.sync_delay),
+                    tells_blocks: !self.secrets_apart,
+                },
                 ..Settings::default()
             },
             threads: self.threads,

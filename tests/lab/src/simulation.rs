@@ -13,16 +13,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use crate::deciders::{Deciders, Sharing};
 use crate::load::{Incident, Load, Start};
 use crate::outcome::{Outcome, Run, Sample};
 use crate::replica::{Effects, Job, Replica};
-use crate::router::Router;
+
 use crate::rule::Rule;
 
 /// What is not in the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Replicas have served something before, so that the size of their blocks is known to the router.
+    /// Replicas have served something before, so that the size of their blocks is known from events, not from metrics.
     pub have_served: bool,
     /// A cache that fills up presses as far as it is full, also while nothing has to leave it yet.
     pub fill_counts: bool,
@@ -38,6 +39,10 @@ pub struct Settings {
     pub retry_after: Duration,
     /// Tries of a request.
     pub tries: u32,
+    /// How many decide, and what they know of each other.
+    pub sharing: Sharing,
+    /// Routers learn replicas' speeds, spare the young and leave out those that fail, as the indexer does.
+    pub learns: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +57,7 @@ enum Event {
 
 #[derive(Clone, Copy, Debug)]
 enum Report {
-    Started(usize),
+    Started(usize, Duration),
     Released(usize),
     Failed(usize),
 }
@@ -68,7 +73,7 @@ struct Node {
 struct Simulation<'a> {
     load: &'a Load,
     settings: Settings,
-    router: Router,
+    router: Deciders,
     nodes: Vec<Node>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     made: u64,
@@ -95,6 +100,8 @@ impl Default for Settings {
             error_after: Duration::from_millis(5),
             retry_after: Duration::from_millis(500),
             tries: 3,
+            sharing: Sharing::ONE,
+            learns: false,
         }
     }
 }
@@ -104,6 +111,7 @@ pub fn run(load: &Load, rule: &Rule, settings: Settings) -> Run {
     let mut simulation = Simulation::new(load, rule, settings);
     simulation.begin();
     while let Some(Reverse((now, _, event))) = simulation.events.pop() {
+        simulation.router.hear(now);
         simulation.handle(now, event);
         if simulation.open == 0 && simulation.reports.is_empty() {
             break;
@@ -120,7 +128,7 @@ impl<'a> Simulation<'a> {
         Self {
             load,
             settings,
-            router: Router::new(rule.clone(), load.replica.block_tokens, count, settings.seed),
+            router: Deciders::new(rule, load.replica.block_tokens, count, settings.seed, &settings),
             nodes: Vec::new(),
             events: BinaryHeap::new(),
             made: 0,
@@ -154,7 +162,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn join(&mut self, now: Duration) {
-        self.router.join(self.settings.have_served);
+        self.router.join(self.settings.have_served, now);
         let replica = Replica::new(self.load.replica.clone(), now);
         self.nodes.push(Node { replica, failing: false, wakes_at: None, sent: 0 });
     }
@@ -282,7 +290,7 @@ impl<'a> Simulation<'a> {
                 outcome.first = Some(first.at);
                 outcome.cached = first.cached;
             }
-            self.report(Report::Started(first.id), now);
+            self.report(Report::Started(first.id, first.at), now);
         }
         for (number, at) in effects.lasts.drain(..) {
             if let Some(outcome) = self.outcomes.get_mut(number) {
@@ -307,8 +315,8 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, now: Duration) {
         for report in std::mem::take(&mut self.reports) {
             match report {
-                Report::Started(request) => self.router.started(request),
-                Report::Released(request) => self.router.released(request),
+                Report::Started(request, at) => self.router.started(request, at, now),
+                Report::Released(request) => self.router.released(request, now),
                 Report::Failed(seat) => self.router.failed(seat, now),
             }
         }
@@ -328,7 +336,7 @@ impl<'a> Simulation<'a> {
         self.at(now + self.settings.scrape_every, Event::Scrape);
     }
 
-    fn end(self, rule: &Rule) -> Run {
+    fn end(mut self, rule: &Rule) -> Run {
         let counters = self.nodes.iter().map(|node| node.replica.counters()).collect();
         Run {
             load: self.load.name.to_owned(),
@@ -340,7 +348,7 @@ impl<'a> Simulation<'a> {
             counters,
             sent: self.nodes.iter().map(|node| node.sent).collect(),
             is_consistent: self.open == 0
-                && self.router.is_idle()
+                && self.router.are_idle()
                 && self.nodes.iter().all(|node| node.replica.check()),
         }
     }

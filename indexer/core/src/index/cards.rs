@@ -54,8 +54,10 @@ pub(super) enum Card {
 pub(super) struct StreamCard {
     pub(super) id: StreamId,
     pub(super) trust: Trust,
-    /// `None`: the stream holds nothing in its main pool.
+    /// `None`: the stream holds nothing in its main pool, nor can anything be expected in it.
     pub(super) layout: Option<Layout>,
+    /// The layout is what the stream's events told. Otherwise it is a guess, and all that counts are expected blocks.
+    pub(super) has_told: bool,
     /// `None`: lookups do not read the stream.
     pub(super) reading: Option<Reading>,
     /// The slot of its slower media, if it has any.

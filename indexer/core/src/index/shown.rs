@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::key::KeyHasher;
+use crate::key::{KeyHasher, Namespace};
 use crate::prompt_keys::{KeyPlan, PromptKeys};
 use crate::stream::{Millis, StreamId, Trust};
 
@@ -65,8 +65,10 @@ struct Speculating<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
     pub trust: Trust,
-    /// Tokens per block; `None` until the first event told.
+    /// Tokens per block; `None`: neither told nor guessed.
     pub block_size: Option<u32>,
+    /// Its events have told the block size.
+    pub has_told: bool,
 }
 
 // === impl Shown ===
@@ -131,7 +133,7 @@ impl Reader {
         Self { shown, hasher }
     }
 
-    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown.
+    /// How to make the keys of prompts now: with every layout of blocks that a stream has shown, or is guessed to have.
     #[must_use]
     pub fn key_plan(&self) -> KeyPlan {
         let shown = self.shown.read();
@@ -142,6 +144,12 @@ impl Reader {
         KeyPlan { hasher: self.hasher.clone(), layouts }
     }
 
+    /// Key of a fixed text: equal where block keys are made with the same secret, and tells nothing of it.
+    #[must_use]
+    pub fn secret_check(&self) -> u64 {
+        self.hasher.root(&Namespace { model: "warmpath peers", lora: None, salt: None }).0
+    }
+
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.
     /// Streams that hold none are not listed. `out` is overwritten; reusing it saves its allocations.
     pub fn hits(&self, keys: &PromptKeys, out: &mut Hits) {
@@ -150,7 +158,8 @@ impl Reader {
     }
 
     /// Counts the prompt's whole blocks as held by `stream` until `expires_at`, where they are not held already: an
-    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is not known yet.
+    /// endpoint that was just picked will have them soon. Does nothing for a stream whose block size is neither known nor
+    /// guessed.
     pub fn speculate(&self, stream: StreamId, keys: &PromptKeys, expires_at: Millis) {
         let mut next = Some(Speculating { stream, keys, until: expires_at, blocks: 0, after: None });
         while let Some(step) = next {
@@ -163,6 +172,7 @@ impl Reader {
     pub fn stream(&self, stream: StreamId) -> Option<StreamState> {
         let shown = self.shown.read();
         let card = shown.cards.slot(stream).and_then(|slot| shown.cards.stream(slot))?;
-        Some(StreamState { trust: card.trust, block_size: card.layout.map(|layout| layout.size()) })
+        let block_size = card.layout.map(|layout| layout.size());
+        Some(StreamState { trust: card.trust, block_size, has_told: card.has_told })
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct StreamBlocks {
     pub(super) has_other_media: bool,
     /// Of the full-attention groups' blocks; learnt from the first event.
     pub(super) layout: Option<Layout>,
+    /// What lookups take for the layout until it is learnt: what blocks are expected by, never what any is held by.
+    pub(super) guess: Option<Layout>,
     pub(super) groups: Groups,
     /// Blocks that the engine removed from its main pool.
     pub(super) evicted: u64,
@@ -202,6 +204,7 @@ impl StreamBlocks {
             has_other_media: false,
             evicted: 0,
             layout: None,
+            guess: None,
             groups: Groups::default(),
             pool: Box::default(),
             aside: Box::default(),
@@ -214,7 +217,8 @@ impl StreamBlocks {
     pub(super) fn reset(&mut self, cause: ClearCause) {
         let slower = self.slower.take();
         let has_other_media = self.has_other_media && cause != ClearCause::Restarted;
-        let mut new = Self { trust: self.trust, has_other_media, ..Self::new(self.id, &self.model) };
+        let (trust, guess) = (self.trust, self.guess);
+        let mut new = Self { trust, guess, has_other_media, ..Self::new(self.id, &self.model) };
         if slower.is_some() {
             // It is the same process as before.
             new.layout = self.layout;
@@ -278,8 +282,12 @@ impl StreamBlocks {
         StreamCard {
             id: self.id,
             trust: self.trust,
-            layout: self.layout,
-            reading: self.layout.and_then(|layout| self.reading(layout)),
+            layout: self.layout.or(self.guess),
+            has_told: self.layout.is_some(),
+            reading: match self.layout {
+                Some(layout) => self.reading(layout),
+                None => self.guess.filter(|_| self.trust.is_scored()).map(|_| Reading::Plain),
+            },
             slower,
         }
     }

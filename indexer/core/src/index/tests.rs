@@ -6,6 +6,7 @@ use super::*;
 
 mod aside;
 mod cases;
+mod guessed;
 mod hybrid;
 mod image;
 mod known;

@@ -93,3 +93,23 @@ proptest! {
         prop_assert_eq!(state, whole);
     }
 }
+
+/// What one process expects, another that has its secret expects too: for streams of any of the layouts.
+#[test]
+fn keys_come_back_as_they_were_told() {
+    let plan = plan_ahead(&[(2, 0), (2, 1), (3, 0)]);
+    let keys = plan.keys(&NAMESPACE, &[1, 2, 3, 4, 5, 6, 7]);
+    let heard = PromptKeys::of_runs(keys.runs(2));
+    for layout in &plan.layouts {
+        let told = keys.of_layout(*layout);
+        assert_eq!(heard.of_layout(*layout), told.get(..2).unwrap_or(told));
+    }
+    let runs: Vec<KeyRun> = keys.runs(2).collect();
+    assert_eq!(runs, heard.runs(9).collect::<Vec<_>>());
+    let absurd = [(0, 0), (1 << 25, 0), (2, 65)].map(|(block_size, ahead)| KeyRun {
+        block_size,
+        ahead,
+        keys: vec![1],
+    });
+    assert_eq!(PromptKeys::of_runs(absurd), PromptKeys::default());
+}

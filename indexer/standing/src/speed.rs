@@ -7,8 +7,12 @@
 //! An endpoint's slowness is its median against that of its fellows: what holds for all of them (a longer model, a busy
 //! hour) cancels out. Little evidence says little; small differences are taken for chance; and what an endpoint showed
 //! is forgotten after a while, so that one that was slow is tried again.
+//!
+//! Each indexer sees the first tokens of its own decisions and hears of those of its peers', each told once by the one who
+//! saw it. So all have the same window, and what a peer that is gone told ages like everything else.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use warmpath_kv::Millis;
 
@@ -25,9 +29,26 @@ const CHANCE: f64 = 0.1;
 /// Nobody is taken for more than this many times slower or faster than its capacity says.
 const SLOWNESS_MAX: f64 = 4.0;
 
-/// What one endpoint's rank lately needed per token.
+/// What one endpoint's rank lately needed per token, oldest first: what was seen here and what others saw, alike.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SpeedWindow(VecDeque<(Millis, f64)>);
+pub(super) struct SpeedWindow(VecDeque<Timed>);
+
+/// One first token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FirstToken {
+    /// What had to be computed until then.
+    pub work_tokens: u64,
+    /// Since the pick.
+    pub ttft_us: u64,
+    /// Who saw it; None: this indexer.
+    pub by: Option<NonZeroU32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    at: Millis,
+    token: FirstToken,
+}
 
 /// What a window comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,25 +61,47 @@ pub struct Pace {
 // === impl SpeedWindow ===
 
 impl SpeedWindow {
-    /// The first token came `ttft_ms` after the pick, with `work_tokens` to compute until then.
-    pub(super) fn note(&mut self, work_tokens: u64, ttft_ms: f64, now: Millis) {
-        if work_tokens < WORK_TOKENS_MIN || !ttft_ms.is_finite() || ttft_ms <= 0.0 {
+    /// The first token came at `at`. One that another told twice counts once.
+    pub(super) fn note(&mut self, token: FirstToken, at: Millis) {
+        if token.work_tokens < WORK_TOKENS_MIN || token.ttft_us == 0 {
             return;
         }
-        if self.0.len() >= SAMPLES_MAX {
+        if token.by.is_some() && self.0.iter().any(|timed| timed.token == token) {
+            return;
+        }
+        let place = self.0.partition_point(|timed| timed.at <= at);
+        self.0.insert(place, Timed { at, token });
+        if self.0.len() > SAMPLES_MAX {
             self.0.pop_front();
         }
-        self.0.push_back((now, ttft_ms / work_tokens as f64));
+    }
+
+    /// Forgets what `by` told.
+    pub(super) fn forget(&mut self, by: NonZeroU32) {
+        self.0.retain(|timed| timed.token.by != Some(by));
+    }
+
+    /// What was seen here, with when it was.
+    pub(super) fn own(&self) -> impl Iterator<Item = (Millis, FirstToken)> {
+        self.0.iter().filter(|timed| timed.token.by.is_none()).map(|timed| (timed.at, timed.token))
     }
 
     /// None: nothing is known, or not any more.
     pub(super) fn pace(&mut self, now: Millis) -> Option<Pace> {
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > SAMPLE_AGE_MAX_MS) {
+        while self.0.front().is_some_and(|timed| now.since(timed.at) > SAMPLE_AGE_MAX_MS) {
             self.0.pop_front();
         }
         let samples = self.0.len();
-        let ms_per_token = median(self.0.iter().map(|(_, pace)| *pace).collect())?;
+        let ms_per_token = median(self.0.iter().map(|timed| timed.token.ms_per_token()).collect())?;
         Some(Pace { ms_per_token, samples })
+    }
+}
+
+// === impl FirstToken ===
+
+impl FirstToken {
+    fn ms_per_token(self) -> f64 {
+        self.ttft_us as f64 / 1000.0 / self.work_tokens as f64
     }
 }
 

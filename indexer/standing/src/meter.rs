@@ -1,14 +1,14 @@
 //! What decisions and reports tell of an endpoint and its ranks: shared, written by reports, read by every decision.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use warmpath_kv::Millis;
 
 use super::fading::Fading;
-use super::outlier::{Heard, Outlier, Standing};
-use super::speed::{Pace, SpeedWindow};
-use crate::config::Outliers;
+use super::outlier::{Heard, Outlier, Outliers, Standing};
+use super::speed::{FirstToken, Pace, SpeedWindow};
 
 /// Work given lately counts half after this long: a pause between two turns of a conversation.
 const RECENT_HALF_LIFE_MS: f64 = 30_000.0;
@@ -35,14 +35,26 @@ pub struct EndpointMeter {
     /// Since when it may be chosen, in milliseconds.
     since: AtomicU64,
     draining: AtomicBool,
+    /// When that was ordered, in milliseconds since 1970; 0: it never was. Kept while an order is taken.
+    ordered_at: Mutex<u64>,
 }
 
 // === impl RankMeter ===
 
 impl RankMeter {
-    /// A first token came.
-    pub fn note_first_token(&self, work_tokens: u64, ttft_ms: f64, now: Millis) {
-        self.speed.lock().note(work_tokens, ttft_ms, now);
+    /// A first token came at `at`.
+    pub fn note_first_token(&self, token: FirstToken, at: Millis) {
+        self.speed.lock().note(token, at);
+    }
+
+    /// First tokens of late that were seen here, with when they were.
+    pub fn first_tokens(&self) -> Vec<(Millis, FirstToken)> {
+        self.speed.lock().own().collect()
+    }
+
+    /// Forgets the first tokens that a peer told of.
+    pub fn forget_first_tokens(&self, by: NonZeroU32) {
+        self.speed.lock().forget(by);
     }
 
     pub fn pace(&self, now: Millis) -> Option<Pace> {
@@ -110,9 +122,20 @@ impl EndpointMeter {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// False: it was so already.
-    pub fn set_draining(&self, draining: bool) -> bool {
+    /// Takes an operator's order, given here or to a peer; the latest holds. False: it changes nothing.
+    pub fn order_draining(&self, draining: bool, at_unix_ms: u64) -> bool {
+        let mut ordered_at = self.ordered_at.lock();
+        if at_unix_ms < *ordered_at {
+            return false;
+        }
+        *ordered_at = at_unix_ms;
         self.draining.swap(draining, Ordering::Relaxed) != draining
+    }
+
+    /// The last order and when it was given, if there was one.
+    pub fn draining_order(&self) -> Option<(bool, u64)> {
+        let ordered_at = self.ordered_at.lock();
+        (*ordered_at > 0).then(|| (self.is_draining(), *ordered_at))
     }
 
     /// Whether it has not failed too much.
@@ -122,6 +145,16 @@ impl EndpointMeter {
 
     pub fn standing(&self) -> Standing {
         self.outlier.lock().standing()
+    }
+
+    /// Whether it failed so lately that its answers say something.
+    pub fn has_failed_lately(&self, now: Millis) -> bool {
+        self.outlier.lock().has_failed_lately(now)
+    }
+
+    /// Takes over from a peer that it is ejected, where it is trusted here. True: it was.
+    pub fn take_ejection(&self, until: Millis, times: u32) -> bool {
+        self.outlier.lock().take_ejection(until, times)
     }
 
     /// Takes in what was heard of it. Its new standing, where that changes whether it is ejected.

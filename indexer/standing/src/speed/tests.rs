@@ -7,9 +7,18 @@ use super::*;
 fn window(paces: &[f64]) -> SpeedWindow {
     let mut window = SpeedWindow::default();
     for pace in paces {
-        window.note(1000, pace * 1000.0, Millis(0));
+        window.note(seen(WORK, *pace), Millis(0));
     }
     window
+}
+
+/// So much that a microsecond is nothing.
+const WORK: u64 = 1_000_000_000;
+
+/// A first token that was seen here, at these milliseconds per token.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+fn seen(work_tokens: u64, pace: f64) -> FirstToken {
+    FirstToken { work_tokens, ttft_us: (pace * work_tokens as f64 * 1000.0) as u64, by: None }
 }
 
 fn learn(windows: &mut [SpeedWindow]) -> Vec<f64> {
@@ -53,12 +62,49 @@ fn capacity_is_what_an_endpoint_is_measured_by() {
 #[test]
 fn short_requests_and_old_times_say_nothing() {
     let mut window = SpeedWindow::default();
-    window.note(WORK_TOKENS_MIN - 1, 500.0, Millis(0));
-    window.note(1000, f64::NAN, Millis(0));
+    window.note(seen(WORK_TOKENS_MIN - 1, 2.0), Millis(0));
+    window.note(seen(1000, 0.0), Millis(0));
     assert_eq!(window.pace(Millis(0)), None);
-    window.note(1000, 100.0, Millis(0));
+    window.note(seen(1000, 0.1), Millis(0));
     assert_eq!(window.pace(Millis(SAMPLE_AGE_MAX_MS)), Some(Pace { ms_per_token: 0.1, samples: 1 }));
     assert_eq!(window.pace(Millis(SAMPLE_AGE_MAX_MS + 1)), None);
+}
+
+/// What several indexers saw between them is the same window at each of them, in whatever order they hear it.
+#[test]
+fn those_who_tell_each_other_agree() {
+    let peer = |id| NonZeroU32::new(id);
+    let times: Vec<(u64, FirstToken)> =
+        (0..90).map(|at| (at * 500, seen(1000, 0.1 + (at % 7) as f64 / 100.0))).collect();
+    let mut paces = Vec::new();
+    for own in 0..3 {
+        let mut window = SpeedWindow::default();
+        let (mine, heard): (Vec<_>, Vec<_>) = times.iter().copied().partition(|(at, _)| at / 500 % 3 == own);
+        for (at, token) in heard.iter().rev().chain(&mine) {
+            let seer = at / 500 % 3;
+            let by = (seer != own).then(|| peer(seer as u32 + 1)).flatten();
+            let token = FirstToken { by, ttft_us: token.ttft_us + at, ..*token };
+            window.note(token, Millis(*at));
+            window.note(token, Millis(*at + u64::from(by.is_some())));
+        }
+        paces.push(window.pace(Millis(45_000)).unwrap());
+    }
+    assert_eq!(paces[0].samples, SAMPLES_MAX);
+    assert!(paces.iter().all(|pace| (pace.ms_per_token - paces[0].ms_per_token).abs() < 0.02), "{paces:?}");
+}
+
+/// A peer that begins anew tells all that it saw again; one that is silent is forgotten with time.
+#[test]
+fn what_a_peer_told_is_forgotten_alone() {
+    let (mut window, peer) = (SpeedWindow::default(), NonZeroU32::new(7));
+    window.note(seen(1000, 0.1), Millis(1000));
+    for number in 0..10 {
+        window.note(FirstToken { by: peer, ttft_us: 900_000 + number, work_tokens: 1000 }, Millis(2000));
+    }
+    assert_eq!(window.pace(Millis(2000)).map(|pace| pace.samples), Some(11));
+    assert_eq!(window.own().count(), 1);
+    window.forget(peer.unwrap());
+    assert_eq!(window.pace(Millis(2000)), Some(Pace { ms_per_token: 0.1, samples: 1 }));
 }
 
 proptest! {

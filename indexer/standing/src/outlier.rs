@@ -12,10 +12,10 @@
 //! that is probed takes one request at a time. What ends while an endpoint is ejected was sent before, and says nothing
 //! new. That somebody is always left to choose is for who chooses: see `decide::candidates`.
 
+use serde::Serialize;
 use warmpath_kv::Millis;
 
 use super::fading::Fading;
-use crate::config::Outliers;
 
 /// Failures and answers count half after this long.
 const HALF_LIFE_MS: f64 = 10_000.0;
@@ -25,8 +25,19 @@ const SHARE_MAX: f64 = 0.5;
 const TIMES_MAX: u32 = 12;
 /// A probe of which nothing was heard for this long is given up, and another one may go.
 const PROBE_PATIENCE_MS: u64 = 10_000;
+/// What is left of failures that nobody needs to know of any more.
+const FAILURES_FORGOTTEN: f64 = 0.01;
 /// More than all that can come in a few half-lives.
 const COUNT_MAX: f64 = 1e9;
+
+/// When an endpoint is taken out of the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Outliers {
+    /// Failures in a row, or so many that are half of those of late; 0: never.
+    pub failures: u32,
+    /// For how long, the first time; twice as long each further time.
+    pub eject_ms: u64,
+}
 
 /// What is heard of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +89,21 @@ impl Outlier {
             Standing::Ejected { until, .. } => now >= until,
             Standing::Probed { since, .. } => now.since(since) >= PROBE_PATIENCE_MS,
         }
+    }
+
+    /// Whether a failure of late counts for anything: until it does not, each answer is held against it.
+    pub(super) fn has_failed_lately(&self, now: Millis) -> bool {
+        let is_clean = matches!(self.standing, Standing::Trusted { failures: 0 });
+        !is_clean || self.failed.at(now, HALF_LIFE_MS) > FAILURES_FORGOTTEN
+    }
+
+    /// Somebody else has found it out; true: it was trusted here.
+    pub(super) fn take_ejection(&mut self, until: Millis, times: u32) -> bool {
+        let was_trusted = !self.is_out();
+        if was_trusted {
+            self.standing = Standing::Ejected { until, times: times.max(1) };
+        }
+        was_trusted
     }
 
     /// Takes in what was heard; true: that changes whether it is ejected.

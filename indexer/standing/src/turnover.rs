@@ -17,7 +17,7 @@ const SPACING_MS: u64 = 1000;
 
 /// Readings of the last minute.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turnover(VecDeque<Reading>);
+pub struct Turnover(VecDeque<Reading>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
@@ -27,7 +27,8 @@ struct Reading {
 }
 
 impl Turnover {
-    pub(super) fn note(&mut self, blocks: u64, evicted: u64, now: Millis) {
+    /// What the stream holds now, and what its engine has evicted since it started.
+    pub fn note(&mut self, blocks: u64, evicted: u64, now: Millis) {
         let started_anew =
             |last: &Reading| evicted < last.evicted || blocks + (evicted - last.evicted) < last.blocks;
         if self.0.back().is_some_and(started_anew) {
@@ -46,7 +47,7 @@ impl Turnover {
     }
 
     /// None: too little was stored to tell.
-    pub(super) fn evicted_share(&self) -> Option<f64> {
+    pub fn evicted_share(&self) -> Option<f64> {
         let (first, last) = (self.0.front()?, self.0.back()?);
         let evicted = last.evicted - first.evicted;
         let stored = (last.blocks + evicted).saturating_sub(first.blocks);
