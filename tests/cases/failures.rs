@@ -246,3 +246,20 @@ fn a_dead_engine_costs_no_request_while_no_indexer_answers() {
         Ok(())
     });
 }
+
+#[test]
+fn a_dead_engine_costs_no_request_that_envoy_balances_alone() {
+    let stack = Stack::builder().map(|stack| stack.engines(3).indexers(0));
+    case(stack, async |stack| {
+        stack.engines[1].process().kill()?;
+        // Before a health check can know; it has the fewest requests, so it is chosen often.
+        let call = |seed| {
+            let body = json!({ "model": MODEL, "prompt": text(seed, 64), "max_tokens": 100 });
+            Call::json("/v1/completions", &body)
+        };
+        let answers = try_join_all((0..120).map(|seed| stack.send(call(seed)))).await?;
+        let failed: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+        assert!(failed.is_empty(), "{} of 120: {:?}", failed.len(), failed[0]);
+        Ok(())
+    });
+}
