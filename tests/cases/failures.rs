@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use futures::future::try_join_all;
 use serde_json::json;
 use warmpath_tests::case::{case, case_that_leaves};
+use warmpath_tests::client::Call;
 use warmpath_tests::eventually::{Look, eventually};
 use warmpath_tests::load::figures::Figures;
 use warmpath_tests::load::{Load, Sample};
 use warmpath_tests::prompts::{completion, text};
-use warmpath_tests::stack::{AfterCase, Stack, StackBuilder};
+use warmpath_tests::stack::{AfterCase, MODEL, Stack, StackBuilder};
 
 /// The deadline as it is shipped.
 const DEADLINE_MS: u64 = 50;
@@ -220,5 +222,44 @@ fn an_indexer_whose_log_cannot_be_written_serves_on() {
         stack.indexer()?.stop()?;
         assert!(stack.indexer()?.process().exit_code() == Some(0));
         stack.indexer()?.start_again().await
+    });
+}
+
+#[test]
+fn a_dead_engine_costs_no_request_while_no_indexer_answers() {
+    let left = AfterCase { indexers_may_be_gone: true, ..AfterCase::default() };
+    case_that_leaves(left, Stack::builder().map(|stack| stack.workers(1)), async |stack| {
+        // From here on the worker knows both engines.
+        assert_eq!(stack.send_alone(completion(text(1, 64))).await?.receipt().outcome, "scored");
+        stack.indexer()?.process().kill()?;
+        stack.engines[0].process().kill()?;
+        // The one that is left has everything in flight, far above its share.
+        let call = |seed| {
+            let body = json!({ "model": MODEL, "prompt": text(seed, 64), "max_tokens": 100 });
+            Call::json("/v1/completions", &body)
+        };
+        for _ in 0..3 {
+            let answers = try_join_all((0..40).map(|seed| stack.send(call(seed)))).await?;
+            let failed: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+            assert!(failed.is_empty(), "{} of 40: {:?}", failed.len(), failed[0]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dead_engine_costs_no_request_that_envoy_balances_alone() {
+    let stack = Stack::builder().map(|stack| stack.engines(3).indexers(0));
+    case(stack, async |stack| {
+        stack.engines[1].process().kill()?;
+        // Before a health check can know; it has the fewest requests, so it is chosen often.
+        let call = |seed| {
+            let body = json!({ "model": MODEL, "prompt": text(seed, 64), "max_tokens": 100 });
+            Call::json("/v1/completions", &body)
+        };
+        let answers = try_join_all((0..120).map(|seed| stack.send(call(seed)))).await?;
+        let failed: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
+        assert!(failed.is_empty(), "{} of 120: {:?}", failed.len(), failed[0]);
+        Ok(())
     });
 }

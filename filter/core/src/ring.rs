@@ -3,7 +3,8 @@
 //! Every key has its own order of the endpoints (rendezvous hashing), so each endpoint that leaves moves only the keys
 //! that were on it. From that order the first endpoint is taken whose requests in flight stay within
 //! `ceil(load_factor · (all in flight + 1) / endpoints)`; there always is one, since the bound times the endpoints is
-//! more than all requests. Locality degrades to "same beginning, same endpoint", and no endpoint drowns.
+//! more than all requests. Those above the bound come last, for retries: where endpoints are dead, nothing is in flight on
+//! them, and they must not be all that is named. Locality degrades to "same beginning, same endpoint", and no endpoint drowns.
 //!
 //! The requests in flight are this worker's own: no other count is there when it is needed.
 
@@ -107,17 +108,17 @@ impl Ring {
         let (count, in_flight) =
             listed().fold((0u32, 0u32), |(n, sum), (_, slot)| (n + 1, sum.saturating_add(slot.in_flight)));
         let bound = (load_factor * (f64::from(in_flight) + 1.0) / f64::from(count.max(1))).ceil();
-        let mut best: Vec<(u64, &str, &Slot)> = Vec::with_capacity(CANDIDATES_MAX + 1);
-        for (name, slot) in listed().filter(|(_, slot)| f64::from(slot.in_flight) < bound) {
-            let weight = mix(slot.hash ^ key);
-            let place = best.iter().position(|(other, ..)| weight > *other).unwrap_or(best.len());
-            best.insert(place, (weight, name, slot));
+        let mut best: Vec<((bool, u64), &str, &Slot)> = Vec::with_capacity(CANDIDATES_MAX + 1);
+        for (name, slot) in listed() {
+            let order = (f64::from(slot.in_flight) < bound, mix(slot.hash ^ key));
+            let place = best.iter().position(|(other, ..)| order > *other).unwrap_or(best.len());
+            best.insert(place, (order, name, slot));
             best.truncate(CANDIDATES_MAX);
         }
         let rank = best
             .first()
             .filter(|(_, _, slot)| slot.ranks > 1)
-            .and_then(|(weight, _, slot)| u32::try_from(mix(*weight) % u64::from(slot.ranks)).ok());
+            .and_then(|((_, weight), _, slot)| u32::try_from(mix(*weight) % u64::from(slot.ranks)).ok());
         let retries_fit = |slot: &Slot| rank.is_none_or(|rank| rank < slot.ranks);
         best.iter()
             .filter(|(_, _, slot)| retries_fit(slot))

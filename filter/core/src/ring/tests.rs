@@ -38,6 +38,17 @@ fn three_different_places_are_named_and_the_order_is_the_keys_own() {
 }
 
 #[test]
+fn an_endpoint_above_the_bound_is_named_last_and_not_left_out() {
+    let mut ring = ring(2);
+    // The other one is dead: whatever it is given fails at once.
+    (0..20).for_each(|_| ring.acquire("10.0.0.1:8000"));
+    for key in 0..50 {
+        let places: Vec<_> = ring.pick(mix(key), 1.25).into_iter().map(|place| place.endpoint).collect();
+        assert_eq!(places, ["10.0.0.0:8000", "10.0.0.1:8000"]);
+    }
+}
+
+#[test]
 fn an_endpoint_that_leaves_moves_only_its_own_keys() {
     let before = ring(10);
     let mut after = before.clone();
