@@ -89,16 +89,19 @@ impl Redis {
     /// Every key with its whole value.
     pub fn everything(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let keys = String::from_utf8(self.ask(&["--scan"])?)?;
-        let keys = keys.lines().map(|key| {
+        let mut all = Vec::new();
+        for key in keys.lines() {
             let kind = String::from_utf8(self.ask(&["type", key])?)?;
             let value = match kind.trim() {
                 "string" => self.ask(&["get", key])?,
                 "zset" => self.ask(&["zrange", key, "0", "-1", "withscores"])?,
+                // It has expired meanwhile.
+                "none" => continue,
                 other => bail!("{key} is a {other}"),
             };
-            Ok((key.to_owned(), value))
-        });
-        keys.collect()
+            all.push((key.to_owned(), value));
+        }
+        Ok(all)
     }
 
     /// The process, to freeze, thaw or kill.

@@ -16,7 +16,7 @@ use crate::ingest::{Ingest, StreamStatus};
 /// Streams in a row that cannot be saved, after which a round ends: it is not them, then.
 const FAILURES_MAX: usize = 3;
 /// Between two lines in the log about what the mirror does, however often that changes: it is on no request's way.
-const LOG_PAUSE: Duration = Duration::from_secs(10);
+const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// Longest time for the last round, when the program ends.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(3);
 
