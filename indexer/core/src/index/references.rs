@@ -7,8 +7,7 @@ use hashbrown::hash_map::Entry;
 
 use crate::event::EngineHash;
 
-use super::groups::{GROUPS_MAX, PerGroup};
-use super::place::{ChainId, Place, SHRINK_BELOW};
+use super::place::{ChainId, GROUPS_MAX, PerGroup, Place, SHRINK_BELOW};
 
 mod rows;
 
@@ -116,12 +115,27 @@ impl References {
         self.hashes.get(hash).map(Referent::place)
     }
 
-    /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
-    /// would be waited for by itself, which is most of what an event costs.
-    pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let touched = hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch(*hash));
-        let known = hashes.iter().filter(|hash| self.hashes.get(**hash).is_some()).count();
-        std::hint::black_box((touched, known));
+    /// Whether none of these hashes is known. Brings what is known of them into the cache, and where new ones would be put,
+    /// all at once: looked up one by one between other work, each would be waited for by itself, which is most of what an
+    /// event costs.
+    pub(super) fn are_new(&self, hashes: &[EngineHash]) -> bool {
+        let (mut known, mut touched) = (0_usize, 0);
+        for hash in hashes {
+            match self.hashes.find(*hash) {
+                Ok(_) => known += 1,
+                Err(at) => touched ^= self.hashes.touch(at),
+            }
+        }
+        std::hint::black_box(touched);
+        known == 0
+    }
+
+    /// Counts the first copy under a hash. `false`: the hash is known already.
+    #[inline]
+    pub(super) fn enter(&mut self, hash: EngineHash, place: Place) -> bool {
+        let Err(at) = self.hashes.find(hash) else { return false };
+        self.hashes.insert(at, hash, Referent::new(place));
+        true
     }
 
     /// Every engine hash with its copies in all groups, in no order.

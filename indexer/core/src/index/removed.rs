@@ -3,7 +3,7 @@
 use crate::event::{EngineHash, Removed};
 use crate::stream::{Millis, StreamId};
 
-use super::chains::Chains;
+use super::chains::{Chains, Holder};
 use super::place::Slot;
 use super::references::References;
 use super::{Index, count};
@@ -28,8 +28,7 @@ impl Index {
         if removed.medium.slower().is_none()
             && let Some(group) = stream.groups.find(removed.group)
         {
-            stream.pool.fetch(&removed.hashes);
-            if self.remove_in_slices(slot, group, &removed.hashes) {
+            if self.remove_in_slices(Holder { slot, group }, &removed.hashes) {
                 return;
             }
         }
