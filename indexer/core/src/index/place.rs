@@ -29,13 +29,6 @@ pub type PerGroup = [u8; GROUPS_MAX];
 /// A table is made smaller when less than one part in so many is used.
 pub(super) const SHRINK_BELOW: usize = 8;
 
-// === impl Place ===
-
-impl Place {
-    /// Of no block: chains have their places before it.
-    pub(super) const NONE: Self = Self { chain: ChainId(u32::MAX), at: CHAIN_BLOCKS_MAX };
-}
-
 // === impl Slot ===
 
 impl Slot {

@@ -3,10 +3,9 @@
 //! Most events are of this kind: their blocks' tokens are told, the block before them is known, and nothing of the stream
 //! waits for its place. Whatever else comes goes block by block under one hold of the lock ([`Entering`](super::entering)).
 //!
-//! Nearly always all engine hashes of a slice are new to the stream. Then its blocks get their places and their holder under
-//! the lock, as [stretches](super::chains::Chains::enter_run), and afterwards each hash is entered with its place. Where some
-//! are known, what the hashes stand for is [counted first](mixed). The outcome is that of doing all of it block by block: a
-//! copy that could not be placed is uncounted again, and a block whose hash turns out to be taken is let go.
+//! Under the lock the blocks of a slice get their places and their holder, as [stretches](super::chains::Chains::enter_run);
+//! then, without it, each engine hash is counted with the place of its block. The outcome is that of doing all of it block by
+//! block: a block whose hash turns out to stand for another one is let go again, and those behind it.
 
 use crate::event::{EngineHash, Stored};
 use crate::key::BlockKey;
@@ -14,16 +13,16 @@ use crate::key::BlockKey;
 use super::chains::{Entered, Holder, Keys, Sight};
 use super::keys::{keys_of, root_of};
 use super::place::{Place, Slot};
+use super::references::Referred;
 use super::shown::SharedShown;
 use super::stats::{IndexStats, Origin};
 use super::streams::StreamBlocks;
 use super::{Index, count};
 
 mod leaving;
-mod mixed;
 
-/// Most blocks whose hashes are all new that are changed under one hold of the lock: some tens of nanoseconds.
-const NEW_AT_ONCE: usize = 64;
+/// Most blocks that are changed under one hold of the lock: some tens of nanoseconds, where they lie side by side.
+const SLICE: usize = 32;
 
 /// Blocks of one event, all of one full group.
 pub(super) struct Run<'a> {
@@ -89,7 +88,7 @@ impl Index {
             after,
             entered: 0,
         };
-        let mut some = run.stored.hashes.chunks(NEW_AT_ONCE).zip(self.keys.chunks(NEW_AT_ONCE));
+        let mut some = run.stored.hashes.chunks(SLICE).zip(self.keys.chunks(SLICE));
         let stop = some.find_map(|(hashes, keys)| slices.enter(hashes, keys).err());
         slices.count_left_out(stop);
         self.references = self.references + slices.stream.references() - references;
@@ -101,33 +100,41 @@ impl Index {
 
 impl Slices<'_> {
     fn enter(&mut self, hashes: &[EngineHash], keys: &[BlockKey]) -> Result<(), Stop> {
-        let has_room = self.stream.references() + hashes.len() <= self.references_max;
-        if self.stream.pool.are_new(hashes) && has_room {
-            self.enter_new(hashes, keys)
-        } else {
-            self.enter_mixed(hashes, keys)
+        self.stream.pool.fetch(hashes);
+        if self.stream.references() + hashes.len() <= self.references_max {
+            return self.enter_slice(hashes, keys);
         }
+        // One more copy of a block that is known needs no room.
+        for (hash, key) in hashes.iter().zip(keys) {
+            if self.stream.references() >= self.references_max && self.stream.pool.place(*hash).is_none() {
+                return Err(Stop::Full);
+            }
+            self.enter_slice(&[*hash], &[*key])?;
+        }
+        Ok(())
     }
 
-    /// Enters blocks whose hashes were all new before the first of them.
-    fn enter_new(&mut self, hashes: &[EngineHash], keys: &[BlockKey]) -> Result<(), Stop> {
-        let mut all = [Entered::default(); NEW_AT_ONCE];
-        let run = Keys {
-            keys,
-            before: self.entered,
-            behind: self.blocks.saturating_sub(self.entered + keys.len()),
-        };
+    fn enter_slice(&mut self, hashes: &[EngineHash], keys: &[BlockKey]) -> Result<(), Stop> {
+        let behind = self.blocks.saturating_sub(self.entered + keys.len());
+        let run = Keys { keys, before: self.entered, behind };
+        let mut all = [Entered::default(); SLICE];
         let mut shown = self.shown.write();
         let placed = shown.chains.enter_run(self.holder(), self.after, run, &mut self.sight, &mut all);
         drop(shown);
         let placed = all.get(..placed).unwrap_or_default();
         for (at, (entered, hash)) in placed.iter().zip(hashes).enumerate() {
-            if !self.stream.pool.enter(*hash, entered.place) {
-                // The event names it twice.
-                self.retract(placed.get(at..).unwrap_or_default());
-                return Err(Stop::Conflict);
+            match self.stream.pool.refer(*hash, Some(entered.place), true, || entered.place) {
+                Referred::Counted(_) => self.note(*entered),
+                Referred::TooMany(_) => {
+                    self.stats.skipped.copies += 1;
+                    self.retract(placed.get(at..=at).unwrap_or_default());
+                    self.go_on(entered.place);
+                }
+                Referred::Conflict | Referred::Full => {
+                    self.retract(placed.get(at..).unwrap_or_default());
+                    return Err(Stop::Conflict);
+                }
             }
-            self.note(*entered);
         }
         if placed.len() < keys.len() { Err(Stop::Full) } else { Ok(()) }
     }
@@ -142,10 +149,14 @@ impl Slices<'_> {
         }
     }
 
-    /// Notes a block that has been entered, with the first copy under its hash or a further one.
-    fn note(&mut self, Entered { place, had }: Entered) {
+    fn go_on(&mut self, place: Place) {
         self.entered += 1;
         self.after = Some(place);
+    }
+
+    /// Notes a block that has been entered, with the first copy under its hash or a further one.
+    fn note(&mut self, Entered { place, had }: Entered) {
+        self.go_on(place);
         if had.has(self.run.group) {
             self.stream.pool.add_spare(place, self.run.group);
         }

@@ -57,8 +57,10 @@ impl Index {
         {
             return;
         }
+        if let Some(stream) = self.streams.get(slot) {
+            stream.pool.fetch_known(&stored.hashes);
+        }
         self.change(slot, Entry::Told(origin), |entering| {
-            entering.stream.pool.are_new(&stored.hashes);
             let layer = Layer::Main { group };
             if role != Role::Full {
                 entering.enter_by_hash(&stored.hashes, layer);

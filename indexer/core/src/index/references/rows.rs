@@ -116,10 +116,18 @@ impl Rows {
         self.chunks.iter().flat_map(Chunk::taken).map(|row| (row.hash, &row.referent))
     }
 
-    /// Brings a row into the cache. Returns something of it, to be used by the caller.
+    /// Brings the tags of the hash's home into the cache. Returns something of them, to be used by the caller.
     #[inline]
-    pub(super) fn touch(&self, at: At) -> u64 {
-        self.row(at).map_or(0, |row| row.hash.0)
+    pub(super) fn touch(&self, hash: EngineHash) -> u8 {
+        self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
+    }
+
+    /// The same with the row that the hash most likely has there.
+    #[inline]
+    pub(super) fn touch_row(&self, hash: EngineHash) -> u64 {
+        let home = self.home(hash);
+        let Some(chunk) = self.chunks.get(home.home) else { return 0 };
+        chunk.rows.get(chunk.likely(home.tag)).map_or(0, |row| row.hash.0)
     }
 
     /// Where the hash is, or where it would be put. Always inlined, so that what it returns does not go through memory.
@@ -165,19 +173,9 @@ impl Rows {
         self.row(at).is_some_and(|row| row.hash == hash)
     }
 
-    /// The referent of a hash which was [there](At::index) before others were put in.
+    /// Puts a hash where it was [not found](Self::find).
     #[inline]
-    pub(super) fn again_mut(&mut self, hash: EngineHash, index: usize) -> Option<&mut Referent> {
-        let there = At { chunk: index / WIDTH, row: index % WIDTH, ..At::default() };
-        let tag = self.chunks.get(there.chunk).and_then(|chunk| chunk.tags().get(there.row));
-        let is_there = tag.is_some_and(|tag| *tag != 0) && self.is_at(hash, there);
-        let at = if is_there { there } else { self.find(hash).ok()? };
-        self.at_mut(at)
-    }
-
-    /// Puts a hash where it was [not found](Self::find). Returns where it is.
-    #[inline]
-    pub(super) fn insert(&mut self, at: At, hash: EngineHash, referent: Referent) -> At {
+    pub(super) fn insert(&mut self, at: At, hash: EngineHash, referent: Referent) {
         let mut at = at;
         while self.taken >= self.capacity() || at.chunk >= self.chunks.len() {
             self.resize((self.homes + self.homes.div_ceil(2)).max(HOMES_MIN));
@@ -185,7 +183,6 @@ impl Rows {
         }
         self.put(at, Row { hash, referent });
         self.taken += 1;
-        at
     }
 
     /// Takes out the row where a hash was [found](Self::find).
@@ -273,12 +270,24 @@ impl Chunk {
         u128::from_le_bytes(self.tags)
     }
 
+    /// A bit for each row with this tag, and perhaps for others.
+    #[inline]
+    fn alike(&self, tag: usize) -> u128 {
+        let unlike = self.word() ^ spread(tag);
+        // Bytes that are zero; a borrow may add some above such a one.
+        unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS
+    }
+
+    /// The first row with this tag; any other number where there is none.
+    #[inline]
+    fn likely(&self, tag: usize) -> usize {
+        usize::try_from(self.alike(tag).trailing_zeros() / u8::BITS).unwrap_or_default()
+    }
+
     /// Rows with this tag, and perhaps others.
     #[inline]
     fn with_tag(&self, tag: usize) -> impl Iterator<Item = usize> + use<> {
-        let unlike = self.word() ^ spread(tag);
-        // Bytes that are zero; a borrow may add some above such a one.
-        let mut alike = unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS;
+        let mut alike = self.alike(tag);
         std::iter::from_fn(move || {
             let row = byte_of(alike)?;
             alike &= alike - 1;
@@ -313,16 +322,6 @@ impl Chunk {
         if *passed < u8::MAX {
             *passed = passed.saturating_sub(1);
         }
-    }
-}
-
-// === impl At ===
-
-impl At {
-    /// Among all rows.
-    #[inline]
-    pub(super) fn index(self) -> usize {
-        self.chunk * WIDTH + self.row
     }
 }
 

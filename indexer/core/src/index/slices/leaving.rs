@@ -29,7 +29,7 @@ impl Index {
         };
         let references = stream.references();
         let mut leaving: Vec<Leaving> = Vec::with_capacity(SLICE.min(hashes.len()));
-        stream.pool.are_new(hashes);
+        stream.pool.fetch_known(hashes);
         for hashes in hashes.chunks(SLICE) {
             leaving.clear();
             for hash in hashes {
