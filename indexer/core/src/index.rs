@@ -57,7 +57,7 @@ use cards::Card;
 use place::{ChainId, Slot};
 use shown::{SharedShown, Shown};
 use speculation::SpeculationCounts;
-use streams::Streams;
+use streams::{StreamBlocks, Streams};
 
 /// Bounds of the index's memory, in its units; [`IndexLimits::bytes`] is what they come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,9 @@ impl Index {
                 }
             }
         }
-        self.note(slot);
+        if !self.streams.get(slot).is_some_and(StreamBlocks::is_plain) {
+            self.note(slot);
+        }
         emptied
     }
 

@@ -221,14 +221,14 @@ impl<'a> Reader<'a> {
     #[inline]
     fn short_ids(&mut self) -> Option<[u32; 2]> {
         let [one, near, _, middle, _, far, ..] = self.rest.first_chunk::<10>()?;
-        // The second one's marker is one of three, and what each of them would mean is known before it is known which.
-        let in_any_case = (Form::of(*near), Form::of(*middle), Form::of(*far));
         let one = Form::of(*one);
+        // The second one's marker is one of three, which are all read before it is known which.
         let other = select_unpredictable(
             one.length == Form::LONG,
-            in_any_case.2,
-            select_unpredictable(one.length == Form::TINY, in_any_case.0, in_any_case.1),
+            *far,
+            select_unpredictable(one.length == Form::TINY, *near, *middle),
         );
+        let other = Form::of(other);
         let first = self.rest.first_chunk()?;
         let second = self.rest.get(one.length..)?.first_chunk()?;
         if !(one.is_known && other.is_known) {

@@ -27,10 +27,9 @@ impl Index {
         let Some(stream) = self.streams.get(slot) else { return };
         if removed.medium.slower().is_none()
             && let Some(group) = stream.groups.find(removed.group)
+            && self.remove_in_slices(Holder { slot, group }, &removed.hashes)
         {
-            if self.remove_in_slices(Holder { slot, group }, &removed.hashes) {
-                return;
-            }
+            return;
         }
         let Some(stream) = self.streams.get(slot) else { return };
         let (references, aside_bytes) = (stream.references(), stream.aside.bytes());
