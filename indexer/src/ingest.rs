@@ -34,6 +34,7 @@ pub mod metrics;
 mod sockets;
 mod status;
 mod stream;
+mod turn;
 mod wake;
 mod warnings;
 

@@ -106,19 +106,19 @@ fn read_batch(reader: &mut Reader<'_>) -> Result<Batch, ReadError> {
 fn read_event(reader: &mut Reader<'_>, problems: &mut Problems) -> Result<Option<Event>, ReadError> {
     let start = *reader;
     let (name, body) = match reader.head()? {
-        Head::Array(elements @ 1..) => (reader.str()?, Body::Array(elements - 1)),
+        Head::Array(elements @ 1..) => (reader.name()?, Body::Array(elements - 1)),
         Head::Map(entries) => (find_type(*reader, entries)?, Body::Map(entries)),
         _ => return Err(ReadError::WrongType),
     };
     match name {
-        "BlockStored" => {
+        b"BlockStored" => {
             stored::read(reader, body, problems).map(|stored| Some(Event::Stored(Box::new(stored))))
         }
-        "BlockRemoved" => removed::read(reader, body, problems).map(|removed| Some(Event::Removed(removed))),
+        b"BlockRemoved" => removed::read(reader, body, problems).map(|removed| Some(Event::Removed(removed))),
         _ => {
             *reader = start;
             reader.skip()?;
-            Ok((name == "AllBlocksCleared").then_some(Event::Cleared))
+            Ok((name == b"AllBlocksCleared").then_some(Event::Cleared))
         }
     }
 }
@@ -131,10 +131,10 @@ enum Body {
 }
 
 /// The value of `type`, wherever it stands in the map; encoders put it first.
-fn find_type<'a>(mut reader: Reader<'a>, entries: usize) -> Result<&'a str, ReadError> {
+fn find_type<'a>(mut reader: Reader<'a>, entries: usize) -> Result<&'a [u8], ReadError> {
     for _ in 0..entries {
-        if reader.str()? == "type" {
-            return reader.str();
+        if reader.name()? == b"type" {
+            return reader.name();
         }
         reader.skip()?;
     }
@@ -147,7 +147,11 @@ fn read_hashes(reader: &mut Reader<'_>) -> Result<Vec<EngineHash>, ReadError> {
     };
     let mut hashes = Vec::with_capacity(count);
     for _ in 0..count {
-        hashes.push(read_hash(reader)?.ok_or(ReadError::WrongType)?);
+        let hash = match reader.long_uint() {
+            Some(bits) => EngineHash(bits),
+            None => read_hash(reader)?.ok_or(ReadError::WrongType)?,
+        };
+        hashes.push(hash);
     }
     Ok(hashes)
 }

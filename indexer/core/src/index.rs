@@ -29,13 +29,16 @@ mod aside;
 mod attach;
 mod cards;
 mod chains;
+mod entering;
 mod groups;
 mod hits;
 mod hold;
 mod holders;
 pub mod image;
+mod keys;
 mod namespace;
 mod place;
+mod plain;
 mod references;
 mod removed;
 mod shown;
@@ -54,7 +57,7 @@ use cards::Card;
 use place::{ChainId, Slot};
 use shown::{SharedShown, Shown};
 use speculation::SpeculationCounts;
-use streams::Streams;
+use streams::{StreamBlocks, Streams};
 
 /// Bounds of the index's memory, in its units; [`IndexLimits::bytes`] is what they come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,8 @@ pub struct Index {
     /// As last told.
     now: Millis,
     stats: IndexStats,
+    /// Room for the keys of one event.
+    keys: Vec<BlockKey>,
 }
 
 // === impl IndexLimits ===
@@ -155,6 +160,7 @@ impl Index {
             arrivals: 0,
             now: Millis(0),
             stats: IndexStats::default(),
+            keys: Vec::new(),
         }
     }
 
@@ -208,7 +214,9 @@ impl Index {
                 }
             }
         }
-        self.note(slot);
+        if !self.streams.get(slot).is_some_and(StreamBlocks::is_plain) {
+            self.note(slot);
+        }
         emptied
     }
 

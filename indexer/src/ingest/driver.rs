@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
 use warmpath_kv::{Index, Millis, StaleBy, StreamId, Trust};
@@ -11,7 +12,8 @@ use zmq::{Context, PollEvents};
 use crate::clock::Clock;
 
 use super::status::Board;
-use super::stream::{Ready, Stream, Turn};
+use super::stream::Stream;
+use super::turn::{Ready, Turn, Yield};
 use super::wake::Wakeup;
 use super::{Command, IngestConfig};
 
@@ -21,6 +23,14 @@ const TICK_MS: u64 = 50;
 /// A ZeroMQ context holds 1023 sockets, and a stream has up to five: events, the monitor's two ends, and a replay that
 /// may overlap with the closing of the one before.
 const STREAMS_PER_CONTEXT: u32 = 128;
+
+/// Where messages come one close after another, the thread rests so long between two turns, for further ones to gather:
+/// waking up, asking every socket and telling the index costs more than a message. A message that comes alone is read at
+/// once.
+const REST: Duration = Duration::from_millis(1);
+
+/// Messages are close after one another where this many milliseconds lie between them at most.
+const CLOSE_MS: u64 = 1;
 
 pub(super) struct Driver {
     config: IngestConfig,
@@ -65,6 +75,7 @@ impl Driver {
 
     pub(super) fn run(mut self) {
         let mut next_tick = self.clock.now();
+        let mut read_at = None;
         loop {
             if self.take_commands() == Flow::End {
                 return;
@@ -77,19 +88,26 @@ impl Driver {
                 }
             };
             let now = self.clock.now();
-            let turn = Turn { index: &self.index, now };
+            let turn = Turn { index: &self.index, now, wall: SystemTime::now() };
             let has_ticked = now >= next_tick;
+            let mut read = Yield::Nothing;
             for (stream, ready) in self.streams.values_mut().zip(ready) {
-                stream.read(ready, turn);
+                read = read.max(stream.read(ready, turn));
                 if has_ticked {
                     stream.tick(turn);
                 }
-                if let Some(status) = stream.take_status(&self.index) {
+                if let Some(status) = stream.take_status(&self.index, has_ticked) {
                     self.board.post(status);
                 }
             }
             if has_ticked {
                 next_tick = now.plus(TICK_MS);
+            }
+            if read > Yield::Nothing {
+                if read == Yield::All && read_at.is_some_and(|before| now.since(before) <= CLOSE_MS) {
+                    std::thread::sleep(REST);
+                }
+                read_at = Some(self.clock.now());
             }
         }
     }
@@ -111,11 +129,11 @@ impl Driver {
                     let _gone = answer.send(taken);
                 }
                 Ok(Command::Add(spec, resumed)) => {
-                    let turn = Turn { index: &self.index, now: self.clock.now() };
+                    let turn = Turn { index: &self.index, now: self.clock.now(), wall: SystemTime::now() };
                     let id = spec.id;
                     let context = self.contexts.entry(context_of(id)).or_default().clone();
                     let mut stream = Stream::new(spec, resumed, self.config.sequencer, context, turn);
-                    if let Some(status) = stream.take_status(&self.index) {
+                    if let Some(status) = stream.take_status(&self.index, true) {
                         self.board.post(status);
                     }
                     self.streams.insert(id, stream);

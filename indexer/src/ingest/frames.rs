@@ -9,9 +9,6 @@ const SEQ_BYTES: usize = 8;
 /// The sequence number of a replay's end marker.
 const END_SEQ: [u8; SEQ_BYTES] = [0xff; SEQ_BYTES];
 
-/// Most frames of one message; the engines' longest has four. Further ones are read and dropped.
-const FRAMES_MAX: usize = 8;
-
 /// The payload of one message, not yet decoded.
 #[derive(Debug)]
 pub(super) struct RawBatch(pub(super) Message);
@@ -50,7 +47,7 @@ impl Weight for RawBatch {
 /// A published message is topic, number, payload. A replay's answer has an empty frame first, then number and payload,
 /// with the topic between from vLLM 0.26 on. So in all of them the last two frames tell everything.
 pub(super) fn receive(socket: &zmq::Socket) -> Result<Option<Framed>, zmq::Error> {
-    let mut frames = Vec::with_capacity(FRAMES_MAX);
+    let mut last = None;
     loop {
         let frame = match socket.recv_msg(zmq::DONTWAIT) {
             Ok(frame) => frame,
@@ -60,17 +57,11 @@ pub(super) fn receive(socket: &zmq::Socket) -> Result<Option<Framed>, zmq::Error
             Err(error) => return Err(error),
         };
         let has_more = frame.get_more();
-        if frames.len() == FRAMES_MAX {
-            frames.remove(0);
-        }
-        frames.push(frame);
+        let last_but_one = last.replace(frame);
         if !has_more {
-            break;
+            return Ok(Some(read(last_but_one, last)));
         }
     }
-    let payload = frames.pop();
-    let number = frames.pop();
-    Ok(Some(read(number, payload)))
 }
 
 fn read(number: Option<Message>, payload: Option<Message>) -> Framed {

@@ -1,7 +1,6 @@
 //! One stream: its sockets, its sequencer, and the way from a message to the index.
 
 use std::collections::VecDeque;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use warmpath_kv::index::{ClearCause, Origin};
@@ -12,6 +11,7 @@ use super::digest::LastBatch;
 use super::frames::{self, Framed, RawBatch};
 use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
 use super::status::{ReadStats, StreamStatus};
+use super::turn::{Changed, Ready, Turn, Yield};
 use super::warnings::{self, RateLimit};
 use super::{Resumable, StreamSpec, Taken};
 
@@ -44,8 +44,8 @@ pub(super) struct Stream {
     last_batch_at: Option<Millis>,
     lag_ms: Option<i64>,
     warned: Warned,
-    /// Something of its status changed in this turn.
-    is_dirty: bool,
+    /// What of its status changed since it was last told.
+    changed: Changed,
 }
 
 /// One limit per kind of warning, so that one kind does not hide another.
@@ -55,21 +55,6 @@ struct Warned {
     degraded: RateLimit,
     no_socket: RateLimit,
     undecodable: RateLimit,
-}
-
-/// What a stream works with, for one turn.
-#[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
-    pub(super) index: &'a RwLock<Index>,
-    pub(super) now: Millis,
-}
-
-/// Which of a stream's sockets have something to read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ready {
-    pub(super) monitor: bool,
-    pub(super) replay: bool,
-    pub(super) events: bool,
 }
 
 // === impl Stream ===
@@ -106,7 +91,7 @@ impl Stream {
             last_batch_at: None,
             lag_ms: None,
             warned: Warned::default(),
-            is_dirty: true,
+            changed: Changed::State,
         };
         stream.open_if_due(turn);
         stream
@@ -121,18 +106,16 @@ impl Stream {
         ]
     }
 
-    /// Reads what is ready. Changes of the connection first: they tell how to take the messages and answers after them.
-    pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) {
+    /// Reads what is ready, and returns how much that was. Changes of the connection first: they tell how to take the
+    /// messages and answers after them.
+    pub(super) fn read(&mut self, ready: Ready, turn: Turn<'_>) -> Yield {
         // Even if it was not ready: a connection is told before its first message, but perhaps only just.
         if ready.monitor || ready.events || ready.replay {
             self.read_monitor(turn);
         }
-        if ready.replay {
-            self.read_replay(turn);
-        }
-        if ready.events {
-            self.read_events(turn);
-        }
+        let replay = if ready.replay { self.read_replay(turn) } else { Yield::Nothing };
+        let events = if ready.events { self.read_events(turn) } else { Yield::Nothing };
+        replay.max(events)
     }
 
     pub(super) fn tick(&mut self, turn: Turn<'_>) {
@@ -154,11 +137,14 @@ impl Stream {
         Some(Taken { seq, digest, made_us: self.last_made_us, gathered })
     }
 
-    /// Its status, if it changed since this was last called.
-    pub(super) fn take_status(&mut self, index: &RwLock<Index>) -> Option<StreamStatus> {
-        if !std::mem::take(&mut self.is_dirty) {
+    /// Its status, if that changed since it was last returned: with `has_ticked` any change, else only those of how it
+    /// stands.
+    pub(super) fn take_status(&mut self, index: &RwLock<Index>, has_ticked: bool) -> Option<StreamStatus> {
+        let least = if has_ticked { Changed::Progress } else { Changed::State };
+        if self.changed < least {
             return None;
         }
+        self.changed = Changed::Nothing;
         let held = index.read().stream_stats(self.spec.id);
         Some(StreamStatus {
             trust: self.trust,
@@ -184,7 +170,7 @@ impl Stream {
             return;
         }
         self.opened += 1;
-        self.is_dirty = true;
+        self.changed = Changed::State;
         let name = format!("{}-{}", self.spec.id, self.opened);
         match EventSocket::open(&self.context, &self.spec.events, &name) {
             Ok(socket) => {
@@ -223,7 +209,7 @@ impl Stream {
                 }
                 Ok(Some(ConnectionEvent::HandshakeFailed)) => {
                     self.read.handshakes_failed += 1;
-                    self.is_dirty = true;
+                    self.changed = Changed::State;
                 }
                 Ok(None) => return,
                 Err(error) => return self.fail(error, turn),
@@ -231,23 +217,30 @@ impl Stream {
         }
     }
 
-    fn read_events(&mut self, turn: Turn<'_>) {
+    fn read_events(&mut self, turn: Turn<'_>) -> Yield {
+        let mut read = Yield::Nothing;
         for _ in 0..MESSAGES_PER_TURN {
-            let Some(socket) = &self.socket else { return };
+            let Some(socket) = &self.socket else { return read };
             match frames::receive(&socket.events) {
                 Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Published { seq, batch }, turn),
                 // An end marker belongs to a replay, not here.
                 Ok(Some(Framed::Malformed | Framed::End)) => self.count_malformed(),
-                Ok(None) => return,
-                Err(error) => return self.fail(error, turn),
+                Ok(None) => return read,
+                Err(error) => {
+                    self.fail(error, turn);
+                    return read;
+                }
             }
+            read = Yield::All;
         }
+        Yield::Part
     }
 
-    fn read_replay(&mut self, turn: Turn<'_>) {
+    fn read_replay(&mut self, turn: Turn<'_>) -> Yield {
+        let mut read = Yield::Nothing;
         for _ in 0..MESSAGES_PER_TURN {
             // Handing in an answer may end the replay or begin another.
-            let Some(replay) = &mut self.replay else { return };
+            let Some(replay) = &mut self.replay else { return read };
             match frames::receive(&replay.answers) {
                 Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Replayed { seq, batch }, turn),
                 Ok(Some(Framed::End)) => {
@@ -255,20 +248,22 @@ impl Stream {
                     self.admit(Input::ReplayEnded, turn);
                 }
                 Ok(Some(Framed::Malformed)) => self.count_malformed(),
-                Ok(None) => return,
+                Ok(None) => return read,
                 // The sequencer's deadline takes it from here.
                 Err(error) => {
                     tracing::debug!(stream = %self.spec.id, %error, "the replay socket failed");
                     self.replay = None;
-                    return;
+                    return read;
                 }
             }
+            read = Yield::All;
         }
+        Yield::Part
     }
 
     fn count_malformed(&mut self) {
         self.read.malformed_messages += 1;
-        self.is_dirty = true;
+        self.changed = Changed::State;
     }
 
     /// The event socket does not work any more.
@@ -283,7 +278,11 @@ impl Stream {
     // --- sequence and index ---
 
     fn admit(&mut self, input: Input<RawBatch>, turn: Turn<'_>) {
-        self.is_dirty |= !matches!(input, Input::Tick);
+        self.changed = self.changed.max(match input {
+            Input::Tick => Changed::Nothing,
+            Input::Published { .. } | Input::Replayed { .. } => Changed::Progress,
+            _ => Changed::State,
+        });
         let mut actions = std::mem::take(&mut self.actions);
         self.sequencer.admit(input, turn.now, &mut actions);
         while let Some(action) = actions.pop_front() {
@@ -297,7 +296,9 @@ impl Stream {
 
     /// Returns what the sequencer must know of it.
     fn act(&mut self, action: Action<RawBatch>, turn: Turn<'_>) -> Option<Input<RawBatch>> {
-        self.is_dirty = true;
+        if !matches!(action, Action::Apply { .. }) {
+            self.changed = Changed::State;
+        }
         match action {
             Action::Apply { seq, batch, origin } => {
                 let outcome = self.apply(seq, &batch, origin, turn);
@@ -334,7 +335,7 @@ impl Stream {
         self.last_batch_at = Some(turn.now);
         self.last_made_us = micros(batch.ts);
         if origin == Origin::Published {
-            self.lag_ms = lag_ms(batch.ts);
+            self.lag_ms = turn.lag_ms(batch.ts);
         }
         let has_emptied = turn.index.write().apply(self.spec.id, &batch, origin);
         has_emptied.then_some(Input::Emptied { seq })
@@ -376,7 +377,7 @@ impl Stream {
             warnings::degraded(&self.spec, trust.reason());
         }
         self.trust = trust;
-        self.is_dirty = true;
+        self.changed = Changed::State;
         turn.index.write().set_trust(self.spec.id, trust);
     }
 }
@@ -389,15 +390,4 @@ impl Stream {
 )]
 fn micros(ts: f64) -> u64 {
     (ts * 1e6) as u64
-}
-
-/// From the engine's time stamp, seconds since 1970, to now.
-fn lag_ms(ts: f64) -> Option<i64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let lag = (now.as_secs_f64() - ts) * 1000.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a float to an integer saturates, and milliseconds suffice"
-    )]
-    (ts > 0.0).then_some(lag as i64)
 }

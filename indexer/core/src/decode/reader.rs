@@ -1,5 +1,7 @@
 //! A MessagePack reader over a slice: no allocation, no recursion. Each call moves on by one value or its head.
 
+use std::hint::select_unpredictable;
+
 /// Why a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadError {
@@ -30,6 +32,14 @@ pub(super) enum Head {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
+}
+
+/// How an id is written.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// In bytes, with the marker.
+    length: usize,
+    is_known: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -65,6 +75,15 @@ impl<'a> Reader<'a> {
 
     fn u32(&mut self) -> Result<u32, ReadError> {
         self.chunk().map(u32::from_be_bytes)
+    }
+
+    /// The next value if it is a number in eight bytes, as nearly all hashes are.
+    #[inline]
+    pub(super) fn long_uint(&mut self) -> Option<u64> {
+        let [0xcf, rest @ ..] = self.rest else { return None };
+        let (number, rest) = rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_be_bytes(*number))
     }
 
     /// Reads the head of the next value. After `Str`, `Bin` and `Ext` the body follows, to be taken; after `Array` and
@@ -146,6 +165,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// A string that is only compared with known ones, as its bytes.
+    pub(super) fn name(&mut self) -> Result<&'a [u8], ReadError> {
+        match self.head()? {
+            Head::Str(length) => self.take(length),
+            _ => Err(ReadError::WrongType),
+        }
+    }
+
     pub(super) fn str(&mut self) -> Result<&'a str, ReadError> {
         self.opt_str()?.ok_or(ReadError::WrongType)
     }
@@ -174,27 +201,42 @@ impl<'a> Reader<'a> {
     /// `count` token ids. With bigram keys (SGLang with speculative decoding) an element is a pair whose first is the
     /// id.
     pub(super) fn tokens(&mut self, count: usize) -> Result<Vec<u32>, ReadError> {
-        let mut tokens = Vec::with_capacity(count);
-        for _ in 0..count {
-            // The three forms of nearly all ids, before the general one.
-            let token = match self.rest {
-                [id @ 0x00..=0x7f, rest @ ..] => {
-                    self.rest = rest;
-                    u32::from(*id)
-                }
-                [0xcd, high, low, rest @ ..] => {
-                    self.rest = rest;
-                    u32::from(u16::from_be_bytes([*high, *low]))
-                }
-                [0xce, a, b, c, d, rest @ ..] => {
-                    self.rest = rest;
-                    u32::from_be_bytes([*a, *b, *c, *d])
-                }
-                _ => self.token()?,
+        let mut tokens = vec![0; count];
+        let (pairs, odd) = tokens.as_chunks_mut();
+        for pair in pairs {
+            *pair = match self.short_ids() {
+                Some(ids) => ids,
+                None => [self.token()?, self.token()?],
             };
-            tokens.push(token);
+        }
+        for token in odd {
+            *token = self.token()?;
         }
         Ok(tokens)
+    }
+
+    /// Two ids in the forms of nearly all: up to 127, in two bytes, in four. Which of the forms they have is not branched
+    /// on: common and rare ids come mixed, and every other guess would be wrong. `None`: another form, or the end is near;
+    /// then nothing is read.
+    #[inline]
+    fn short_ids(&mut self) -> Option<[u32; 2]> {
+        let [one, near, _, middle, _, far, ..] = self.rest.first_chunk::<10>()?;
+        let one = Form::of(*one);
+        // The second one's marker is one of three, which are all read before it is known which.
+        let other = select_unpredictable(
+            one.length == Form::LONG,
+            *far,
+            select_unpredictable(one.length == Form::TINY, *near, *middle),
+        );
+        let other = Form::of(other);
+        let first = self.rest.first_chunk()?;
+        let second = self.rest.get(one.length..)?.first_chunk()?;
+        if !(one.is_known && other.is_known) {
+            return None;
+        }
+        let ids = [one.read(first), other.read(second)];
+        self.rest = self.rest.get(one.length + other.length..)?;
+        Some(ids)
     }
 
     fn token(&mut self) -> Result<u32, ReadError> {
@@ -213,6 +255,33 @@ impl<'a> Reader<'a> {
     }
 }
 
+// === impl Form ===
+
+impl Form {
+    /// The marker is the id.
+    const TINY: usize = 1;
+    /// Behind the marker, in two bytes.
+    const SHORT: usize = 3;
+    /// Behind the marker, in four.
+    const LONG: usize = 5;
+
+    #[inline]
+    fn of(marker: u8) -> Self {
+        let (is_tiny, is_long) = (marker < 0x80, marker == 0xce);
+        let length = Self::SHORT + 2 * usize::from(is_long) - 2 * usize::from(is_tiny);
+        Self { length, is_known: is_tiny || is_long || marker == 0xcd }
+    }
+
+    /// The id of this form at the beginning of `bytes`.
+    #[inline]
+    fn read(self, bytes: &[u8; Self::LONG]) -> u32 {
+        let [marker, id @ ..] = bytes;
+        let long = u32::from_be_bytes(*id);
+        let short = select_unpredictable(self.length == Self::SHORT, long >> 16, long);
+        select_unpredictable(self.length == Self::TINY, u32::from(*marker), short)
+    }
+}
+
 /// `usize` holds 32 bits on every platform this is built for; elsewhere the length check refuses the value.
 fn wide(length: u32) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
@@ -221,3 +290,6 @@ fn wide(length: u32) -> usize {
 fn signed(value: i64) -> Head {
     u64::try_from(value).map_or(Head::Negative(value), Head::Uint)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,13 +19,13 @@ enum Field {
 /// Array order after the type name.
 const ORDER: [Field; 5] = [Field::Hashes, Field::Medium, Field::Group, Field::Locality, Field::Unused];
 
-fn by_name(name: &str) -> Field {
+fn by_name(name: &[u8]) -> Field {
     match name {
-        "block_hashes" => Field::Hashes,
-        "medium" => Field::Medium,
-        "group_idx" => Field::Group,
-        "locality" => Field::Locality,
-        "type" | "ownership" | "session_id" => Field::Unused,
+        b"block_hashes" => Field::Hashes,
+        b"medium" => Field::Medium,
+        b"group_idx" => Field::Group,
+        b"locality" => Field::Locality,
+        b"type" | b"ownership" | b"session_id" => Field::Unused,
         _ => Field::Unknown,
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn read(
     for position in 0..fields {
         let field = match body {
             Body::Array(_) => ORDER.get(position).copied().unwrap_or(Field::Unknown),
-            Body::Map(_) => by_name(reader.str()?),
+            Body::Map(_) => by_name(reader.name()?),
         };
         match field {
             Field::Hashes => hashes = Some(read_hashes(reader)?),

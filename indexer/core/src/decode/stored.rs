@@ -47,24 +47,24 @@ const ORDER: [Field; 15] = [
     Field::Lookahead,
 ];
 
-fn by_name(name: &str) -> Field {
+fn by_name(name: &[u8]) -> Field {
     match name {
-        "block_hashes" => Field::Hashes,
-        "parent_block_hash" => Field::Parent,
-        "token_ids" => Field::Tokens,
-        "block_size" => Field::BlockSize,
-        "lora_id" => Field::LoraId,
-        "medium" => Field::Medium,
-        "lora_name" => Field::LoraName,
-        "extra_keys" => Field::ExtraKeys,
-        "group_idx" => Field::GroupIndex,
-        "kv_cache_spec_kind" => Field::GroupKind,
-        "kv_cache_spec_sliding_window" => Field::SlidingWindow,
-        "locality" => Field::Locality,
-        "cache_salt" => Field::CacheSalt,
-        "lookahead_token_ids" => Field::Lookahead,
-        "block_mm_infos" => Field::MediaInfos,
-        "type" | "ownership" | "session_id" => Field::Unused,
+        b"block_hashes" => Field::Hashes,
+        b"parent_block_hash" => Field::Parent,
+        b"token_ids" => Field::Tokens,
+        b"block_size" => Field::BlockSize,
+        b"lora_id" => Field::LoraId,
+        b"medium" => Field::Medium,
+        b"lora_name" => Field::LoraName,
+        b"extra_keys" => Field::ExtraKeys,
+        b"group_idx" => Field::GroupIndex,
+        b"kv_cache_spec_kind" => Field::GroupKind,
+        b"kv_cache_spec_sliding_window" => Field::SlidingWindow,
+        b"locality" => Field::Locality,
+        b"cache_salt" => Field::CacheSalt,
+        b"lookahead_token_ids" => Field::Lookahead,
+        b"block_mm_infos" => Field::MediaInfos,
+        b"type" | b"ownership" | b"session_id" => Field::Unused,
         _ => Field::Unknown,
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn read(
 impl<'a> Partial<'a> {
     fn read_map(&mut self, reader: &mut Reader<'a>, entries: usize) -> Result<(), ReadError> {
         for _ in 0..entries {
-            let field = by_name(reader.str()?);
+            let field = by_name(reader.name()?);
             self.read_field(reader, field)?;
         }
         Ok(())

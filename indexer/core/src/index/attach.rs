@@ -7,10 +7,10 @@ use crate::stream::StreamId;
 
 use super::Index;
 use super::aside::Link;
+use super::entering::{Entering, Entry, Layer, Spot};
 use super::place::{Place, Slot};
 use super::references::Refused;
 use super::stats::Origin;
-use super::stored::{Entering, Entry, Layer, Spot};
 
 impl Index {
     /// Whether blocks of the stream wait for a block that was never told of, so that [`recognize`](Self::recognize) may

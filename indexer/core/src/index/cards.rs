@@ -15,6 +15,8 @@ pub(super) struct Cards {
     cards: Vec<Card>,
     /// The little of them that is asked most.
     lines: Vec<Line>,
+    /// The streams' names alone, for where they are listed by the hundred.
+    names: Vec<StreamId>,
     by_id: HashMap<StreamId, Slot>,
     /// Streams that are read block by block.
     grouped: usize,
@@ -33,10 +35,6 @@ struct Line {
     /// Of a stream whose holds are read at once.
     plain: Option<Layout>,
 }
-
-/// The names of the streams, by slot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Names<'a>(&'a [Line]);
 
 /// Of whoever has a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +80,14 @@ impl Cards {
         if self.cards.len() <= at {
             self.cards.resize(at + 1, Card::Free);
             self.lines.resize(at + 1, Card::Free.line());
+            self.names.resize(at + 1, StreamId::default());
         }
-        let (Some(card), Some(line)) = (self.cards.get_mut(at), self.lines.get_mut(at)) else { return };
+        let Some(card) = self.cards.get_mut(at) else { return };
         let old = std::mem::replace(card, new);
-        *line = new.line();
+        if let (Some(line), Some(name)) = (self.lines.get_mut(at), self.names.get_mut(at)) {
+            *line = new.line();
+            *name = line.id;
+        }
         self.grouped = self.grouped + usize::from(new.is_grouped()) - usize::from(old.is_grouped());
         self.uneven = self.uneven + usize::from(!new.is_even()) - usize::from(!old.is_even());
         let (left, come) = (old.stream().map(|stream| stream.id), new.stream().map(|stream| stream.id));
@@ -116,8 +118,9 @@ impl Cards {
         self.cards.get(slot.index())?.stream()
     }
 
-    pub(super) fn names(&self) -> Names<'_> {
-        Names(&self.lines)
+    /// The names of the streams, by slot.
+    pub(super) fn names(&self) -> &[StreamId] {
+        &self.names
     }
 
     /// The name of the stream with this slot, if the stream's holds are read at once by lookups for this layout.
@@ -145,16 +148,6 @@ impl Cards {
     /// Slots of the streams with slower media.
     pub(super) fn with_slower(&self) -> &[Slot] {
         &self.slower
-    }
-}
-
-// === impl Names ===
-
-impl Names<'_> {
-    /// That of the stream with this slot.
-    #[inline]
-    pub(super) fn of(self, slot: Slot) -> StreamId {
-        self.0.get(slot.index()).map_or(StreamId(0), |line| line.id)
     }
 }
 

@@ -23,6 +23,10 @@ use super::hold::Hold;
 use super::holders::Holders;
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
+mod runs;
+
+pub(super) use runs::{Entered, Holder, Keys, Sight};
+
 #[derive(Debug)]
 pub(super) struct Chains {
     /// The last of them holds something.
@@ -31,6 +35,8 @@ pub(super) struct Chains {
     /// that are in use or beyond the end stand here too, and are passed over.
     free: BinaryHeap<Reverse<u32>>,
     heads: HashMap<BlockKey, ChainId, BuildHasherDefault<KeyAsHash>>,
+    /// Chains ever begun.
+    begun: u64,
     /// Keys in all chains.
     keys: usize,
     keys_max: usize,
@@ -60,7 +66,14 @@ pub(super) struct KeyAsHash(u64);
 impl Chains {
     /// Without a block, and with room for so many: see [`blocks`](Self::blocks).
     pub(super) fn new(keys_max: usize) -> Self {
-        Self { chains: Vec::new(), free: BinaryHeap::new(), heads: HashMap::default(), keys: 0, keys_max }
+        Self {
+            chains: Vec::new(),
+            free: BinaryHeap::new(),
+            heads: HashMap::default(),
+            begun: 0,
+            keys: 0,
+            keys_max,
+        }
     }
 
     /// Gives the blocks of one chain of an image their places, wherever their keys have none yet. `known`: every key that
@@ -119,13 +132,6 @@ impl Chains {
         self.heads.get(&key).map(|chain| Place { chain: *chain, at: 0 })
     }
 
-    /// Brings what is known of these keys into the cache, all at once, so that who holds the lock for writing does not
-    /// wait for it.
-    pub(super) fn fetch(&self, keys: &[BlockKey]) {
-        let known = keys.iter().filter(|key| self.heads.contains_key(*key)).count();
-        std::hint::black_box(known);
-    }
-
     /// Gives the block a place where [`find`](Self::find) found none. `more`: how many blocks will follow it.
     pub(super) fn place(&mut self, after: Option<Place>, key: BlockKey, more: usize) -> Place {
         self.keys += 1;
@@ -133,17 +139,23 @@ impl Chains {
             && let Some(chain) = self.chains.get_mut(index(after.chain.0))
         {
             if chain.keys.len() == index(after.at) + 1 && after.at < CHAIN_BLOCKS_MAX {
-                chain.push(key, more);
+                chain.extend(&[key], more);
                 return Place { chain: after.chain, at: after.at + 1 };
             }
             chain.parting = after.at + 1;
         }
         let id = self.unused();
         if let Some(chain) = self.chains.get_mut(index(id.0)) {
-            chain.push(key, more);
+            chain.extend(&[key], more);
         }
-        self.heads.insert(key, id);
+        self.begin(key, id);
         Place { chain: id, at: 0 }
+    }
+
+    /// Notes that a chain begins with this key.
+    fn begin(&mut self, key: BlockKey, id: ChainId) {
+        self.heads.insert(key, id);
+        self.begun += 1;
     }
 
     /// A chain that holds nothing.
@@ -305,17 +317,6 @@ impl Chain {
             if same(middle) { equal = middle + 1 } else { unequal = middle }
         }
         equal
-    }
-
-    /// Adds a key at the end. `more`: how many will follow. Chains grow by what an event brings, so a vector's doubling
-    /// would leave half of the memory unused.
-    fn push(&mut self, key: BlockKey, more: usize) {
-        let spare = self.keys.capacity() - self.keys.len();
-        if spare <= more {
-            self.keys.reserve_exact((more + 1).max(self.keys.len() / 8));
-        }
-        self.keys.push(key);
-        self.last = key;
     }
 
     fn truncate(&mut self, length: usize) {

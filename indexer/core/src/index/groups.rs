@@ -4,13 +4,8 @@ use std::num::NonZeroU32;
 
 use crate::event::{Group, GroupKind};
 
-use super::image::GroupImage;
-
-/// Most KV groups tracked per stream. Models of today have up to seven; of more, the later ones do not limit hits.
-pub(super) const GROUPS_MAX: usize = 8;
-
-/// Copies per group slot.
-pub type PerGroup = [u8; GROUPS_MAX];
+use super::place::GROUPS_MAX;
+use super::plain::GroupImage;
 
 /// A set of group slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

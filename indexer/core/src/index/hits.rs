@@ -194,21 +194,30 @@ fn list_all(cards: &Cards, layout: Layout, first: &[Hold], blocks: u32, deep: &[
     let size = layout.size();
     let names = cards.names();
     let places = found.take(first.len());
-    let mut may_be_empty = false;
-    for (place, hold) in places.iter_mut().zip(first) {
-        let reach = hold.solid_reach(blocks).unwrap_or_else(|| {
-            may_be_empty = true;
-            hold.reach(blocks)
-        });
-        // No product is above the number of the prompt's tokens.
-        *place = Hit { stream: names.of(hold.slot), tokens: reach.wrapping_mul(size) };
+    // No product is above the number of the prompt's tokens.
+    let list = |hold: &Hold, stream| Hit { stream, tokens: hold.solid().min(blocks).wrapping_mul(size) };
+    if first.len() == names.len() {
+        // Every slot, one after the other.
+        for ((place, hold), name) in places.iter_mut().zip(first).zip(names) {
+            *place = list(hold, *name);
+        }
+    } else {
+        for (place, hold) in places.iter_mut().zip(first) {
+            *place = list(hold, names.get(hold.slot.index()).copied().unwrap_or_default());
+        }
+    }
+    let are_solid = first.iter().fold(true, |all, hold| all & hold.is_solid());
+    if !are_solid {
+        for (place, hold) in places.iter_mut().zip(first) {
+            place.tokens = hold.reach(blocks).wrapping_mul(size);
+        }
     }
     for deep in deep {
         if let Some(place) = places.get_mut(deep.at) {
             place.tokens = deep.blocks.wrapping_mul(size);
         }
     }
-    if may_be_empty {
+    if !are_solid {
         found.drop_empty(first.len());
     }
 }

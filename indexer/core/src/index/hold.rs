@@ -7,8 +7,8 @@
 use crate::stream::Millis;
 
 use super::groups::GroupMask;
-use super::image::HoldImage;
 use super::place::Slot;
+use super::plain::HoldImage;
 
 /// Offsets count blocks from the beginning of the chain.
 #[derive(Debug, Default)]
@@ -80,10 +80,16 @@ impl Hold {
         }
     }
 
-    /// The same where that is all there is to know; `None`: ask [`reach`](Self::reach). Never 0.
+    /// Leading blocks held, without those that [more is to be said of](Self::is_solid).
     #[inline]
-    pub(super) fn solid_reach(&self, end: u32) -> Option<u32> {
-        self.rest.is_none().then_some(self.solid.min(end))
+    pub(super) fn solid(&self) -> u32 {
+        self.solid
+    }
+
+    /// Leading blocks of group slot 0 are all there is to it; then it has one at least.
+    #[inline]
+    pub(super) fn is_solid(&self) -> bool {
+        self.rest.is_none()
     }
 
     /// The same, of the blocks from `from` on: the first that is neither held nor expected, or `end`.
@@ -140,6 +146,28 @@ impl Hold {
             }
         }
         self.tidy();
+    }
+
+    /// [`store`](Self::store) of so many blocks from `at` on, if they are the next ones of a hold that a number tells.
+    /// `false`: nothing was done.
+    #[inline]
+    pub(super) fn store_run(&mut self, at: u32, length: u32, slot: usize) -> bool {
+        let is_next = slot == 0 && at == self.solid && self.rest.is_none();
+        if is_next {
+            self.solid += length;
+        }
+        is_next
+    }
+
+    /// [`release`](Self::release) of the blocks from `from` to `to`, if they are the last ones of a hold that a number
+    /// tells. `false`: nothing was done.
+    #[inline]
+    pub(super) fn release_run(&mut self, from: u32, to: u32, slot: usize) -> bool {
+        let are_last = slot == 0 && to == self.solid && from < to && self.rest.is_none();
+        if are_last {
+            self.solid = from;
+        }
+        are_last
     }
 
     /// The slot no longer has the block.

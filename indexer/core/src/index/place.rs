@@ -6,11 +6,11 @@
 pub(super) struct Slot(pub(super) u32);
 
 /// A chain's number. Used again after the chain is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ChainId(pub(super) u32);
 
 /// A block's place: the `at`th block of a chain, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) chain: ChainId,
     pub(super) at: u32,
@@ -20,15 +20,14 @@ pub(super) struct Place {
 /// prompt are 268 million tokens.
 pub(super) const CHAIN_BLOCKS_MAX: u32 = (1 << 24) - 1;
 
+/// Most KV groups tracked per stream. Models of today have up to seven; of more, the later ones do not limit hits.
+pub(super) const GROUPS_MAX: usize = 8;
+
+/// Copies per group slot.
+pub type PerGroup = [u8; GROUPS_MAX];
+
 /// A table is made smaller when less than one part in so many is used.
 pub(super) const SHRINK_BELOW: usize = 8;
-
-// === impl Place ===
-
-impl Place {
-    /// Of no block: chains have their places before it.
-    pub(super) const NONE: Self = Self { chain: ChainId(u32::MAX), at: CHAIN_BLOCKS_MAX };
-}
 
 // === impl Slot ===
 

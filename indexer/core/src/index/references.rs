@@ -1,14 +1,14 @@
 //! The engine hashes of one pool of a stream, and which block each of them stands for.
 
 use std::hash::Hash;
+use std::hint::black_box;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::event::EngineHash;
 
-use super::groups::{GROUPS_MAX, PerGroup};
-use super::place::{ChainId, Place, SHRINK_BELOW};
+use super::place::{ChainId, GROUPS_MAX, PerGroup, Place, SHRINK_BELOW};
 
 mod rows;
 
@@ -53,30 +53,6 @@ pub(super) enum Referred {
     Full,
 }
 
-/// The same where the block's place is only known afterwards. Four fields of half a word, written one by one and read so: in
-/// other portions they would wait for all writes before them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
-    pub(super) what: WhatCounted,
-    /// Where the hash is among the others; see [`References::set_place`].
-    row: u32,
-    /// What the hash stands for; of a new one, no place yet.
-    pub(super) place: Place,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum WhatCounted {
-    /// The first copy under this hash.
-    New,
-    /// One more.
-    Again,
-    /// There are [`COPIES_MAX`] already.
-    TooMany,
-    /// The hash is new, and there is no room for it.
-    Full,
-}
-
 // === impl References ===
 
 impl References {
@@ -116,12 +92,19 @@ impl References {
         self.hashes.get(hash).map(Referent::place)
     }
 
-    /// Brings what is known of these hashes into the cache, all at once: looked up one by one between other work, each
-    /// would be waited for by itself, which is most of what an event costs.
+    /// Brings what tells whether these hashes are known into the cache, all at once: looked up one by one between other work,
+    /// each would be waited for by itself, which is most of what an event costs. Without a branch, so that none is guessed
+    /// wrongly, after which what was on its way would be asked for again.
+    ///
+    /// Where new hashes would be put is not looked at: it is only written to, which nobody waits for.
     pub(super) fn fetch(&self, hashes: &[EngineHash]) {
-        let touched = hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch(*hash));
-        let known = hashes.iter().filter(|hash| self.hashes.get(**hash).is_some()).count();
-        std::hint::black_box((touched, known));
+        black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch(*hash)));
+    }
+
+    /// The same of hashes that are known, with what they stand for.
+    pub(super) fn fetch_known(&self, hashes: &[EngineHash]) {
+        self.fetch(hashes);
+        black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch_row(*hash)));
     }
 
     /// Every engine hash with its copies in all groups, in no order.
@@ -192,34 +175,6 @@ impl References {
         }
     }
 
-    /// Counts a copy under the hash, whatever block it stands for.
-    #[inline(always)]
-    pub(super) fn count(&mut self, hash: EngineHash, has_room: bool) -> Counted {
-        match self.hashes.find(hash) {
-            Ok(at) => {
-                let Some(referent) = self.hashes.at_mut(at) else { return Counted::FULL };
-                let place = referent.place();
-                let what = if referent.count() { WhatCounted::Again } else { WhatCounted::TooMany };
-                Counted { what, row: 0, place }
-            }
-            Err(_) if !has_room => Counted::FULL,
-            Err(at) => {
-                let at = self.hashes.insert(at, hash, Referent::new(Place::NONE));
-                let row = u32::try_from(at.index()).unwrap_or(u32::MAX);
-                Counted { what: WhatCounted::New, row, place: Place::NONE }
-            }
-        }
-    }
-
-    /// The place of the block that a hash stands for which was counted as new.
-    #[inline]
-    pub(super) fn set_place(&mut self, hash: EngineHash, counted: Counted, place: Place) {
-        let row = usize::try_from(counted.row).unwrap_or(usize::MAX);
-        if let Some(referent) = self.hashes.again_mut(hash, row) {
-            referent.set_place(place);
-        }
-    }
-
     /// Takes one copy off the hash, and the hash with its last one, and a spare one off its block. Returns the block's place,
     /// and whether there was a spare one; `None`: the hash is not known.
     #[inline]
@@ -236,10 +191,7 @@ impl References {
     /// Counts a copy again that was taken off too early.
     #[cold]
     pub(super) fn recount(&mut self, hash: EngineHash, place: Place) {
-        let counted = self.count(hash, true);
-        if counted.what == WhatCounted::New {
-            self.set_place(hash, counted, place);
-        }
+        self.refer(hash, Some(place), true, || place);
     }
 
     /// Takes one copy off the hash, and the hash with its last one. Returns whether that was the last one.
@@ -315,12 +267,6 @@ fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
     }
 }
 
-// === impl Counted ===
-
-impl Counted {
-    pub(super) const FULL: Self = Self { what: WhatCounted::Full, row: 0, place: Place::NONE };
-}
-
 // === impl Referent ===
 
 impl Referent {
@@ -336,10 +282,6 @@ impl Referent {
 
     fn place(&self) -> Place {
         Place { chain: ChainId(self.chain), at: self.at_and_copies >> Self::COPIES_BITS }
-    }
-
-    fn set_place(&mut self, place: Place) {
-        *self = Self { at_and_copies: self.copies() | place.at << Self::COPIES_BITS, ..Self::new(place) };
     }
 
     fn copies(self) -> u32 {

@@ -3,7 +3,7 @@
 use crate::event::{EngineHash, Removed};
 use crate::stream::{Millis, StreamId};
 
-use super::chains::Chains;
+use super::chains::{Chains, Holder};
 use super::place::Slot;
 use super::references::References;
 use super::{Index, count};
@@ -27,11 +27,9 @@ impl Index {
         let Some(stream) = self.streams.get(slot) else { return };
         if removed.medium.slower().is_none()
             && let Some(group) = stream.groups.find(removed.group)
+            && self.remove_in_slices(Holder { slot, group }, &removed.hashes)
         {
-            stream.pool.fetch(&removed.hashes);
-            if self.remove_in_slices(slot, group, &removed.hashes) {
-                return;
-            }
+            return;
         }
         let Some(stream) = self.streams.get(slot) else { return };
         let (references, aside_bytes) = (stream.references(), stream.aside.bytes());

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use crate::event::{EngineHash, Medium};
 use crate::stream::Millis;
 
-use super::image::{MediumImage, SlowerImage};
 use super::place::Slot;
+use super::plain::{MediumImage, SlowerImage};
 use super::references::References;
 
 pub(super) const MEDIA: usize = Medium::SLOWER.len();

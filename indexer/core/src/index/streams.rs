@@ -243,6 +243,11 @@ impl StreamBlocks {
         !self.has_unplaced() && self.aside.is_empty()
     }
 
+    /// Lookups read it by its layout and trust alone; whoever changes those [notes](super::Index::note) it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.groups.is_one_full() && self.slower.is_none()
+    }
+
     /// There are hashes that were told of without the place of their block.
     #[inline]
     pub(super) fn has_unplaced(&self) -> bool {

@@ -65,3 +65,76 @@ fn no_chain_is_given_out_twice_at_a_time() {
     assert!(chains.chains.len() <= 201, "{}", chains.chains.len());
     assert!(chains.free.len() <= chains.chains.capacity(), "{}", chains.free.len());
 }
+
+const HOLDER: Holder = Holder { slot: Slot(0), group: 0 };
+
+/// Enters these keys after the block at `after`, with what was seen before.
+fn enter(chains: &mut Chains, after: Option<Place>, keys: &[BlockKey], sight: Sight) -> Vec<Place> {
+    let mut entered = [Entered::default(); 64];
+    let mut sight = sight;
+    let run = Keys { keys, before: 0, behind: 0 };
+    let count = chains.enter_run(HOLDER, after, run, &mut sight, &mut entered);
+    entered[..count].iter().map(|entered| entered.place).collect()
+}
+
+#[test]
+fn a_chain_that_another_begins_between_look_and_entry_is_gone_on_in() {
+    for begun in 0..8 {
+        let keys: Vec<_> = (0..8).map(key).collect();
+        let mut chains = Chains::new(1 << 20);
+        let sight = chains.look(None, &keys);
+        let other = chains.place(None, key(begun), 0);
+        let places = enter(&mut chains, None, &keys, sight);
+        assert_eq!((places.len(), chains.blocks()), (8, 8), "no key has two places");
+        assert_eq!(places[index(u32::try_from(begun).unwrap())], other);
+        let known: Vec<_> = chains.find(None, keys[0]).into_iter().collect();
+        assert_eq!(known, places[..1]);
+    }
+}
+
+#[test]
+fn a_run_goes_from_chain_to_chain_and_ends_where_the_room_does() {
+    let keys: Vec<_> = (0..20).map(key).collect();
+    let mut chains = Chains::new(20);
+    let sight = chains.look(None, &keys[..6]);
+    let first = enter(&mut chains, None, &keys[..6], sight);
+    // Others part after four blocks, and one of theirs begins a chain.
+    let others: Vec<_> = keys[..4].iter().copied().chain((100..103).map(key)).collect();
+    let sight = chains.look(None, &others);
+    let second = enter(&mut chains, None, &others, sight);
+    assert_eq!(first[..4], second[..4]);
+    assert_eq!(chains.blocks(), 9);
+    let again = chains.look(None, &others);
+    assert_eq!(enter(&mut chains, None, &others, again), second);
+    let sight = chains.look(first.last().copied(), &keys[6..]);
+    let rest = enter(&mut chains, first.last().copied(), &keys[6..], sight);
+    assert_eq!((rest.len(), chains.blocks()), (11, 20));
+    assert!(rest.iter().all(|place| place.chain == first[0].chain));
+}
+
+#[test]
+fn what_is_released_as_a_stretch_is_what_is_released_block_by_block() {
+    let keys: Vec<_> = (0..10).map(key).collect();
+    for (from, to) in [(0, 10), (4, 10), (9, 10), (3, 7), (10, 10)] {
+        let filled = || {
+            let mut chains = Chains::new(1 << 20);
+            let sight = chains.look(None, &keys);
+            let places = enter(&mut chains, None, &keys, sight);
+            (chains, places)
+        };
+        let (mut chains, places) = filled();
+        let is_end = chains.release_run(places[0].chain, HOLDER, from, to);
+        assert_eq!(is_end, from < to && to == 10, "{from} {to}");
+        if is_end {
+            let (mut one_by_one, places) = filled();
+            for place in places[index(from)..].iter().rev() {
+                assert!(one_by_one.release(*place, HOLDER.slot, HOLDER.group).is_some());
+            }
+            assert_eq!(chains.blocks(), one_by_one.blocks());
+            for (place, key) in places.iter().zip(&keys) {
+                assert_eq!(chains.key(*place), one_by_one.key(*place));
+                assert_eq!(chains.find(None, *key), one_by_one.find(None, *key));
+            }
+        }
+    }
+}

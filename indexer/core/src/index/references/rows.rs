@@ -1,7 +1,8 @@
-//! A table of engine hashes. Most of what is asked of it is whether a hash is new, and nearly always it is: so beside the
-//! rows there is a byte of each, its tag, and a row is read only where the tag is that of the hash.
+//! A table of engine hashes. Most of what is asked of it is whether a hash is new, and nearly always it is: so before the
+//! rows of a chunk there is a byte of each, its tag, and a row is read only where the tag is that of the hash. Tags and
+//! rows lie side by side in four lines of the cache, so that a hash is in one page of memory.
 //!
-//! Tags lie in chunks. A hash has a chunk that is its home, and where that is full, the next one with room; each chunk
+//! A hash has a chunk that is its home, and where that is full, the next one with room; each chunk
 //! counts what went past it, so that a search ends where nothing did. Taking a row out therefore moves nothing and leaves
 //! no mark, and churn takes no memory. Chunks lie in the order of the hashes that they are home to, so that a table of
 //! another size is filled from the beginning to the end. Tables grow by half.
@@ -19,8 +20,6 @@ use super::Referent;
 pub(super) struct Rows {
     /// Empty until something is held.
     chunks: Vec<Chunk>,
-    /// Of each chunk as many as it has tags.
-    rows: Vec<Row>,
     /// Chunks that are home to some hash: all but the last few.
     homes: usize,
     taken: usize,
@@ -28,11 +27,16 @@ pub(super) struct Rows {
     seeds: [u64; 2],
 }
 
-/// A tag per row, 0 where that is vacant, and in the last byte how many rows went past: at its largest it is not exact any
-/// more, and stays.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(16))]
-struct Chunk([u8; WIDTH + 1]);
+#[repr(align(64))]
+struct Chunk {
+    /// A tag per row, 0 where that is vacant, and in the last byte how many rows went past: at its largest it is not exact
+    /// any more, and stays.
+    tags: [u8; WIDTH + 1],
+    rows: [Row; WIDTH],
+}
+
+const _: () = assert!(size_of::<Chunk>() == 4 * 64);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
@@ -41,7 +45,7 @@ struct Row {
 }
 
 /// Where a row is, or would be put: the end of the search for a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct At {
     chunk: usize,
     row: usize,
@@ -94,25 +98,36 @@ impl Rows {
     #[inline]
     pub(super) fn get(&self, hash: EngineHash) -> Option<&Referent> {
         let at = self.find(hash).ok()?;
-        self.rows.get(at.index()).map(|row| &row.referent)
+        self.row(at).map(|row| &row.referent)
     }
 
     /// What a row has that was [found](Self::find).
     #[inline]
     pub(super) fn at_mut(&mut self, at: At) -> Option<&mut Referent> {
-        self.rows.get_mut(at.index()).map(|row| &mut row.referent)
+        self.chunks.get_mut(at.chunk)?.rows.get_mut(at.row).map(|row| &mut row.referent)
+    }
+
+    #[inline]
+    fn row(&self, at: At) -> Option<&Row> {
+        self.chunks.get(at.chunk)?.rows.get(at.row)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EngineHash, &Referent)> {
-        let tags = self.chunks.iter().flat_map(Chunk::tags);
-        let taken = tags.zip(&self.rows).filter(|(tag, _)| **tag != 0);
-        taken.map(|(_, row)| (row.hash, &row.referent))
+        self.chunks.iter().flat_map(Chunk::taken).map(|row| (row.hash, &row.referent))
     }
 
-    /// Brings the hash's home into the cache. Returns something of it, to be used by the caller.
+    /// Brings the tags of the hash's home into the cache. Returns something of them, to be used by the caller.
     #[inline]
     pub(super) fn touch(&self, hash: EngineHash) -> u8 {
         self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
+    }
+
+    /// The same with the row that the hash most likely has there.
+    #[inline]
+    pub(super) fn touch_row(&self, hash: EngineHash) -> u64 {
+        let home = self.home(hash);
+        let Some(chunk) = self.chunks.get(home.home) else { return 0 };
+        chunk.rows.get(chunk.likely(home.tag)).map_or(0, |row| row.hash.0)
     }
 
     /// Where the hash is, or where it would be put. Always inlined, so that what it returns does not go through memory.
@@ -155,22 +170,12 @@ impl Rows {
 
     #[inline]
     fn is_at(&self, hash: EngineHash, at: At) -> bool {
-        self.rows.get(at.index()).is_some_and(|row| row.hash == hash)
+        self.row(at).is_some_and(|row| row.hash == hash)
     }
 
-    /// The referent of a hash which was [there](At::index) before others were put in.
+    /// Puts a hash where it was [not found](Self::find).
     #[inline]
-    pub(super) fn again_mut(&mut self, hash: EngineHash, index: usize) -> Option<&mut Referent> {
-        let tag = self.chunks.get(index / WIDTH).and_then(|chunk| chunk.tags().get(index % WIDTH));
-        let is_there =
-            tag.is_some_and(|tag| *tag != 0) && self.rows.get(index).is_some_and(|row| row.hash == hash);
-        let index = if is_there { index } else { self.find(hash).ok()?.index() };
-        self.rows.get_mut(index).map(|row| &mut row.referent)
-    }
-
-    /// Puts a hash where it was [not found](Self::find). Returns where it is.
-    #[inline]
-    pub(super) fn insert(&mut self, at: At, hash: EngineHash, referent: Referent) -> At {
+    pub(super) fn insert(&mut self, at: At, hash: EngineHash, referent: Referent) {
         let mut at = at;
         while self.taken >= self.capacity() || at.chunk >= self.chunks.len() {
             self.resize((self.homes + self.homes.div_ceil(2)).max(HOMES_MIN));
@@ -178,7 +183,6 @@ impl Rows {
         }
         self.put(at, Row { hash, referent });
         self.taken += 1;
-        at
     }
 
     /// Takes out the row where a hash was [found](Self::find).
@@ -197,9 +201,11 @@ impl Rows {
     #[inline]
     fn put(&mut self, at: At, row: Row) {
         self.chunks.get_mut(at.home..at.chunk).unwrap_or_default().iter_mut().for_each(Chunk::pass);
-        if let (Some(chunk), Some(place)) = (self.chunks.get_mut(at.chunk), self.rows.get_mut(at.index())) {
+        if let Some(chunk) = self.chunks.get_mut(at.chunk) {
             chunk.set_tag(at.row, u8::try_from(at.tag).unwrap_or(u8::MAX));
-            *place = row;
+            if let Some(place) = chunk.rows.get_mut(at.row) {
+                *place = row;
+            }
         }
     }
 
@@ -220,13 +226,10 @@ impl Rows {
     #[cold]
     fn resize(&mut self, homes: usize) {
         let chunks = std::mem::take(&mut self.chunks);
-        let rows = std::mem::take(&mut self.rows);
         self.homes = homes;
         loop {
             self.chunks = vec![Chunk::default(); self.homes + BEYOND];
-            self.rows = vec![Row::default(); self.chunks.len() * WIDTH];
-            let taken = chunks.iter().flat_map(Chunk::tags).zip(&rows).filter(|(tag, _)| **tag != 0);
-            if self.fill(taken.map(|(_, row)| *row)) {
+            if self.fill(chunks.iter().flat_map(Chunk::taken).copied()) {
                 return;
             }
             self.homes += self.homes.div_ceil(2);
@@ -246,7 +249,7 @@ impl Default for Rows {
     fn default() -> Self {
         let random = DefaultHashBuilder::default();
         let seeds = [random.hash_one(0), random.hash_one(1) | 1];
-        Self { chunks: Vec::new(), rows: Vec::new(), homes: 0, taken: 0, seeds }
+        Self { chunks: Vec::new(), homes: 0, taken: 0, seeds }
     }
 }
 
@@ -254,20 +257,37 @@ impl Default for Rows {
 
 impl Chunk {
     fn tags(&self) -> &[u8] {
-        self.0.split_last().map_or(&[], |(_, tags)| tags)
+        self.tags.split_last().map_or(&[], |(_, tags)| tags)
+    }
+
+    /// Rows that are taken.
+    fn taken(&self) -> impl Iterator<Item = &Row> {
+        self.tags().iter().zip(&self.rows).filter(|(tag, _)| **tag != 0).map(|(_, row)| row)
     }
 
     #[inline]
     fn word(&self) -> u128 {
-        u128::from_le_bytes(self.0)
+        u128::from_le_bytes(self.tags)
+    }
+
+    /// A bit for each row with this tag, and perhaps for others.
+    #[inline]
+    fn alike(&self, tag: usize) -> u128 {
+        let unlike = self.word() ^ spread(tag);
+        // Bytes that are zero; a borrow may add some above such a one.
+        unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS
+    }
+
+    /// The first row with this tag; any other number where there is none.
+    #[inline]
+    fn likely(&self, tag: usize) -> usize {
+        usize::try_from(self.alike(tag).trailing_zeros() / u8::BITS).unwrap_or_default()
     }
 
     /// Rows with this tag, and perhaps others.
     #[inline]
     fn with_tag(&self, tag: usize) -> impl Iterator<Item = usize> + use<> {
-        let unlike = self.word() ^ spread(tag);
-        // Bytes that are zero; a borrow may add some above such a one.
-        let mut alike = unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS;
+        let mut alike = self.alike(tag);
         std::iter::from_fn(move || {
             let row = byte_of(alike)?;
             alike &= alike - 1;
@@ -282,43 +302,34 @@ impl Chunk {
     }
 
     fn set_tag(&mut self, row: usize, tag: u8) {
-        if let Some(place) = self.0.get_mut(row) {
+        if let Some(place) = self.tags.get_mut(row) {
             *place = tag;
         }
     }
 
     fn passed(&self) -> u8 {
-        let [.., passed] = self.0;
+        let [.., passed] = self.tags;
         passed
     }
 
     fn pass(&mut self) {
-        let [.., passed] = &mut self.0;
+        let [.., passed] = &mut self.tags;
         *passed = passed.saturating_add(1);
     }
 
     fn unpass(&mut self) {
-        let [.., passed] = &mut self.0;
+        let [.., passed] = &mut self.tags;
         if *passed < u8::MAX {
             *passed = passed.saturating_sub(1);
         }
     }
 }
 
-// === impl At ===
-
-impl At {
-    /// Among all rows.
-    #[inline]
-    pub(super) fn index(self) -> usize {
-        self.chunk * WIDTH + self.row
-    }
-}
-
 /// A byte in each byte.
 #[inline]
 fn spread(byte: usize) -> u128 {
-    u128::try_from(byte).unwrap_or_default().wrapping_mul(EACH)
+    let half = u64::try_from(byte).unwrap_or_default().wrapping_mul(0x0101_0101_0101_0101);
+    u128::from(half) << 64 | u128::from(half)
 }
 
 /// The lowest byte with a bit.

@@ -20,8 +20,9 @@ fn whole(which: u32, blocks: u32) -> Stored {
 
 #[test]
 fn a_hash_that_comes_twice_in_an_event_ends_it_wherever_that_is() {
-    const BLOCKS: u32 = 50;
-    for (first, again) in [(0, 1), (0, 15), (3, 16), (15, 16), (16, 40), (40, 49)] {
+    const BLOCKS: u32 = 100;
+    for (first, again) in [(0, 1), (0, 15), (3, 16), (15, 16), (16, 40), (40, 49), (0, 63), (63, 64), (9, 99)]
+    {
         let mut index = index();
         let mut event = whole(1, BLOCKS);
         event.hashes[again] = event.hashes[first];
@@ -43,15 +44,15 @@ fn a_hash_that_comes_twice_in_an_event_ends_it_wherever_that_is() {
 
 #[test]
 fn an_event_is_cut_where_the_room_ends() {
-    for room in [1, 15, 16, 17, 40] {
+    for room in [1, 15, 16, 17, 40, 63, 64, 65] {
         let mut index = limited(IndexLimits { references_max: room, ..IndexLimits::default() });
-        store(&mut index, A, whole(1, 50));
-        let (hashes, tokens) = prompt(1, 50);
+        store(&mut index, A, whole(1, 100));
+        let (hashes, tokens) = prompt(1, 100);
         assert_eq!(hit(&index, A, &tokens), 2 * u32::try_from(room).unwrap());
         assert_eq!((index.stats().references, index.stats().skipped.capacity), (room, 1));
         remove(&mut index, A, &hashes);
         assert_eq!((index.stats().references, index.stats().blocks), (0, 0));
-        assert_eq!(index.stats().unknown_removals, 50 - u64::try_from(room).unwrap());
+        assert_eq!(index.stats().unknown_removals, 100 - u64::try_from(room).unwrap());
     }
 }
 
@@ -64,6 +65,30 @@ fn a_hash_removed_twice_in_an_event_was_held_once() {
     remove(&mut index, A, &hashes[18..]);
     assert_eq!(hit(&index, A, &tokens), 36);
     assert_eq!((index.stats().references, index.stats().unknown_removals), (18, 2));
+}
+
+#[test]
+fn blocks_leave_in_any_order_and_each_is_an_eviction() {
+    const BLOCKS: u32 = 150;
+    type Order = fn(&mut Vec<u64>);
+    let orders: [Order; 3] = [|_| {}, |hashes| hashes.reverse(), |hashes| hashes.rotate_left(70)];
+    for order in orders {
+        let mut index = index();
+        store(&mut index, A, whole(1, BLOCKS));
+        store(&mut index, B, whole(1, BLOCKS));
+        let (mut hashes, tokens) = prompt(1, BLOCKS);
+        order(&mut hashes);
+        for some in hashes.chunks(40) {
+            remove(&mut index, A, some);
+        }
+        let evicted = |stream| index.stream_stats(stream).map(|stats| (stats.blocks, stats.evicted));
+        assert_eq!(evicted(A), Some((0, u64::from(BLOCKS))));
+        assert_eq!(evicted(B), Some((usize::try_from(BLOCKS).unwrap(), 0)));
+        assert_eq!((hit(&index, A, &tokens), hit(&index, B, &tokens)), (0, 2 * BLOCKS));
+        assert_eq!(index.stats().removals.engine_removed, u64::from(BLOCKS));
+        remove(&mut index, B, &hashes);
+        assert_eq!((index.stats().references, index.stats().blocks), (0, 0));
+    }
 }
 
 #[test]
