@@ -72,7 +72,6 @@ use split::{Choice, Split};
 use turns::Turns;
 use way::Way;
 
-
 /// What was decided.
 #[derive(Clone, Debug)]
 pub struct Decision {
