@@ -18,10 +18,12 @@ fn both_live(bench: &Bench) -> bool {
 /// Publishes of both ranks until both streams received something: a subscription takes a moment to reach the publisher.
 fn until_subscribed(bench: &Bench, engine: &mut Engine) {
     let has_applied = |id| bench.status(id).is_some_and(|status| status.sequence.applied > 0);
+    bench.until(engine, "connected", both_connected);
     while !(has_applied(STREAM) && has_applied(OTHER)) {
         engine.publish_of(0, &[]);
         engine.publish_of(1, &[]);
-        bench.until(engine, "connected", both_connected);
+        // Also the pause until the next try.
+        engine.serve();
     }
     let numbers = [engine.published(0), engine.published(1)];
     bench.until(engine, "all read and both live", |bench| {
