@@ -27,6 +27,7 @@ use crate::decide::Decider;
 use crate::lifecycle::Readiness;
 use crate::models::ReloadOrder;
 use crate::receipts::Receipts;
+use crate::sources::SourceWatch;
 
 /// Media type of the exposition.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,6 +41,7 @@ pub struct Admin {
     pub reloads: mpsc::Sender<ReloadOrder>,
     pub decider: Arc<Decider>,
     pub receipts: Arc<Receipts>,
+    pub sources: Arc<SourceWatch>,
     /// Largest body to explain, in bytes.
     pub max_body_bytes: usize,
 }
@@ -79,10 +81,13 @@ async fn livez(State(admin): State<Admin>) -> Response {
     }
 }
 
+/// An indexer that lacks events of some engines is ready all the same: it ranks those by load. What it lacks is said.
 async fn readyz(State(admin): State<Admin>) -> Response {
     let pending = admin.readiness.pending();
     let status = if pending.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": pending.is_empty(), "pending": pending }))).into_response()
+    let ready = pending.is_empty();
+    (status, Json(json!({ "ready": ready, "pending": pending, "degraded": admin.sources.missing() })))
+        .into_response()
 }
 
 async fn show_state(State(admin): State<Admin>) -> Response {

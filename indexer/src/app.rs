@@ -35,7 +35,7 @@ use crate::engines::{Directory, EngineMetrics, Poller};
 use crate::fleet::dns::DnsSource;
 use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
-use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper};
+use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper, Sleeps};
 use crate::fleet::{EndpointSpec, Fleet, Observation, View, model_index};
 use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
@@ -143,12 +143,13 @@ impl App {
                 reloads,
                 decider: decider.clone(),
                 receipts: core.receipts.clone(),
+                sources: core.sources.clone(),
                 max_body_bytes: config.limits.max_message_bytes,
             },
         );
-        start_fleet(&mut tasks, &config, &core, &metrics);
+        let observer = start_fleet(&mut tasks, &config, &core, &metrics);
         let stop = tasks.stop();
-        tasks.spawn("engines", poller.run(stop));
+        tasks.spawn("engines", poller.run(observer, stop));
         let peer = start_peers(&mut tasks, &config, &core, &metrics);
 
         let scorer = core.scorer(&config, decider.clone(), &metrics);
@@ -383,8 +384,14 @@ async fn bind(key: &'static str, address: SocketAddr) -> anyhow::Result<TcpListe
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {key} {address}"))
 }
 
-/// Everything about endpoints. Configured ones are there when this returns, so before the first request.
-fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metrics) {
+/// Everything about endpoints. Configured ones are there when this returns, so before the first request. Gives the way in for
+/// whoever else observes them.
+fn start_fleet(
+    tasks: &mut Tasks,
+    config: &Config,
+    core: &Core,
+    metrics: &Metrics,
+) -> mpsc::Sender<Observation> {
     let mut driver = FleetDriver {
         fleet: Fleet::new(config.scrape.failures_to_avoid),
         view: core.view.clone(),
@@ -402,12 +409,16 @@ fn start_fleet(tasks: &mut Tasks, config: &Config, core: &Core, metrics: &Metric
     tasks.spawn("fleet", driver.run(observations, stop.clone()));
     spawn_dns(tasks, config, &metrics.fleet, &observer);
     let own = (own_counts(core.books.clone(), core.index.clone()), guess_of(core.index.clone()));
-    let scraper = Scraper::new(config.scrape, core.clock, core.view.clone(), own, metrics.fleet.clone());
-    tasks.spawn("scrape", scraper.run(observer, stop.clone()));
-    tasks.spawn("sources", core.sources.clone().run(core.ingest.clone(), core.clock, stop.clone()));
+    let sleeps = sleeps(core.ingest.clone());
+    let scraper =
+        Scraper::new(config.scrape, core.clock, core.view.clone(), own, sleeps, metrics.fleet.clone());
+    tasks.spawn("scrape", scraper.run(observer.clone(), stop.clone()));
+    let sources = core.sources.clone();
+    tasks.spawn("sources", sources.run(core.view.clone(), core.ingest.clone(), core.clock, stop.clone()));
     let (books, index, view) = (core.books.clone(), core.index.clone(), core.view.clone());
     let decide = metrics.decide.clone();
     tasks.spawn("housekeeping", housekeeping::run(books, index, view, core.clock, decide, stop));
+    observer
 }
 
 /// Follows every peer, and gives the service through which they follow this one.
@@ -461,6 +472,14 @@ fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsO
 
 fn guess_of(index: Arc<RwLock<Index>>) -> GuessOf {
     Box::new(move |place, tokens| index.write().guess_block_size(place, tokens))
+}
+
+fn sleeps(ingest: Arc<Ingest>) -> Sleeps {
+    Box::new(move |place| {
+        if let Err(error) = ingest.asleep(place) {
+            tracing::error!(stream = %place, %error, "what is held of an engine that sleeps stays");
+        }
+    })
 }
 
 fn spawn_dns(

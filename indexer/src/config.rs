@@ -125,12 +125,26 @@ pub struct StaticEndpoint {
     pub replay: Option<StreamAddress>,
     /// Data-parallel ranks behind the address, at least 1.
     pub ranks: u32,
+    pub rank_ports: RankPorts,
     /// Name of one of the models.
     pub model: String,
     /// How many sequences it takes where a reference endpoint takes one.
     pub capacity: f64,
     /// Where it is.
     pub zone: Option<String>,
+}
+
+/// Where the ranks of an engine publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RankPorts {
+    /// Rank r is r ports above rank 0.
+    #[default]
+    Offset,
+    /// All of them on the sockets of rank 0.
+    Shared,
+    /// Where the engine says; as for `Offset` until it has.
+    Engine,
 }
 
 /// Endpoints behind a DNS name, one per address it resolves to.
@@ -141,6 +155,7 @@ pub struct DnsEndpoints {
     pub events_port: Option<u16>,
     pub replay_port: Option<u16>,
     pub ranks: u32,
+    pub rank_ports: RankPorts,
     pub model: String,
     pub capacity: f64,
     pub zone: Option<String>,

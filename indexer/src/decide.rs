@@ -165,7 +165,7 @@ impl Decider {
         let measurer = Measurer { memo, cached: cached.clone(), volatile, metrics: metrics.clone() };
         Self {
             measurer: Arc::new(measurer),
-            recognizer: Recognizer::new(index),
+            recognizer: Recognizer::new(index, metrics.recognitions.clone()),
             pool: Pool::new(config.limits.tokenizer_threads, config.limits.tokenizer_queue),
             registry,
             view,
@@ -234,10 +234,10 @@ impl Decider {
         let endpoints = choosable(&serving, keeper.as_deref(), self.clock.now());
         let model =
             named.as_ref().map(|(model, target)| LoadedModel { index: target.model, load: model.load });
-        // An adapter's folder on the engine is part of its hashes, and is not known.
-        let bare = named.as_ref().filter(|(_, target)| target.adapter.is_none());
-        let hasher = bare.and_then(|(model, _)| model.block_hash).filter(|_| purpose == Purpose::Decide);
-        let turn = hasher.and_then(|hasher| self.recognizer.turn(&endpoints, hasher));
+        let named_here = named.as_ref().filter(|_| purpose == Purpose::Decide);
+        let turn = named_here.and_then(|(model, target)| {
+            self.recognizer.turn(&endpoints, model.block_hash, target.adapter.as_ref(), &directory)
+        });
         let salt = turn.as_ref().and_then(|_| question.cache_salt.clone());
         let measured = match (question.previous_response, named) {
             // What the engine keeps of earlier turns is part of the prompt, and is not known here.

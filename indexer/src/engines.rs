@@ -1,7 +1,8 @@
-//! What engines say they are: their release, and the LoRA adapters that they serve.
+//! What engines say they are: their release, the LoRA adapters that they serve, and where their ranks publish.
 //!
-//! In: answers to `/version` and `/v1/models`, asked on a slow beat of their own ([`poll`]). Out: a [`Directory`], made
-//! anew after every round. [`Census`] is the one owner of what was heard; it is pure.
+//! In: answers to `/version`, `/v1/models` and, of engines that are to be asked, `/kv_event_sources`, on a slow beat of their own
+//! ([`poll`]). Out: a [`Directory`], made anew after every round; what they say of their ranks goes to the fleet at once.
+//! [`Census`] is the one owner of what was heard; it is pure.
 //!
 //! It is a help, never a condition: an engine that does not answer is asked again at the next beat, what it said of its
 //! adapters is forgotten when it grows old, and a request for an adapter that nobody says to have may go to every
@@ -18,6 +19,7 @@ use warmpath_prompt::EngineVersion;
 mod answers;
 mod metrics;
 pub mod poll;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -40,10 +42,18 @@ pub struct Directory {
 /// What one engine said of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Engine {
-    /// None: it has not said, or not lately. Sorted.
-    pub adapters: Option<Vec<Arc<str>>>,
+    /// None: it has not said, or not lately. Sorted by name.
+    pub adapters: Option<Vec<ListedAdapter>>,
     /// None: it has not said.
     pub version: Option<EngineVersion>,
+}
+
+/// An adapter as one engine lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedAdapter {
+    pub name: Arc<str>,
+    /// Where it was loaded from there.
+    pub path: Option<Arc<str>>,
 }
 
 /// An adapter that engines say to have.
@@ -65,7 +75,7 @@ pub struct Census {
 #[derive(Debug, Default)]
 struct Heard {
     asked_at: Option<Millis>,
-    adapters: Option<(Vec<Arc<str>>, Millis)>,
+    adapters: Option<(Vec<ListedAdapter>, Millis)>,
     version: Option<EngineVersion>,
 }
 
@@ -79,6 +89,12 @@ impl Directory {
     /// The adapter of this name, if an engine says to have it.
     pub fn adapter(&self, name: &str) -> Option<&Adapter> {
         self.adapters.get(name)
+    }
+
+    /// Where the engine loaded the adapter from, if it says so.
+    pub fn adapter_path(&self, address: SocketAddr, name: &str) -> Option<Arc<str>> {
+        let listed = self.engine(address)?.adapters.as_ref()?;
+        listed.iter().find(|adapter| &*adapter.name == name)?.path.clone()
     }
 
     /// The releases of the engines that serve a model, each with how many say so; newest first.
@@ -116,7 +132,7 @@ impl Census {
     pub fn note(
         &mut self,
         address: SocketAddr,
-        adapters: Option<Vec<Arc<str>>>,
+        adapters: Option<Vec<ListedAdapter>>,
         version: Option<EngineVersion>,
         now: Millis,
     ) {
@@ -139,10 +155,10 @@ impl Census {
             let fresh =
                 heard.adapters.as_ref().filter(|(_, at)| now.since(*at) <= ADAPTERS_BEATS * self.beat_ms);
             let adapters = fresh.map(|(adapters, _)| adapters.clone());
-            for name in adapters.iter().flatten() {
+            for listed in adapters.iter().flatten() {
                 let model = endpoint.spec.model;
                 let new = || Adapter { model, holders: HashSet::new() };
-                let adapter = directory.adapters.entry(name.clone()).or_insert_with(new);
+                let adapter = directory.adapters.entry(listed.name.clone()).or_insert_with(new);
                 // An adapter belongs to one base; the same name on another model's engines is another adapter, which a
                 // request cannot name.
                 if adapter.model == model {

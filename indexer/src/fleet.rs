@@ -35,7 +35,7 @@ mod tests;
 pub use exposition::{EngineFigures, parse as parse_exposition};
 pub use gauge::{EngineGauge, Sample};
 pub use health::{Contact, Health};
-pub use spec::{Capacity, EndpointSpec, ModelIndex, model_index};
+pub use spec::{Capacity, EndpointSpec, ModelIndex, Ports, RankSource, model_index};
 pub use warmpath_standing::{
     EndpointMeter, FirstToken, Heard, RankMeter, RecentErrors, Standing, slownesses,
 };
@@ -76,6 +76,8 @@ pub struct Rank {
 pub enum Observation {
     /// A source of endpoints names its whole set.
     Listed { source: usize, endpoints: Vec<EndpointSpec> },
+    /// An engine says where its ranks publish; empty: nowhere.
+    Told { address: SocketAddr, sources: Vec<RankSource> },
     /// An engine was asked for its metrics.
     Contacted { address: SocketAddr, contact: Contact },
 }
@@ -96,6 +98,8 @@ pub enum Change {
 pub struct Fleet {
     /// What each source last said; an earlier source wins where two name the same address.
     sources: BTreeMap<usize, Vec<EndpointSpec>>,
+    /// Where the engines of endpoints say that their ranks publish.
+    told: HashMap<SocketAddr, Arc<[RankSource]>>,
     endpoints: BTreeMap<SocketAddr, Endpoint>,
     next_place: u32,
     failures_to_avoid: u32,
@@ -110,7 +114,13 @@ pub struct View(RwLock<Arc<Snapshot>>);
 impl Fleet {
     /// An empty fleet that avoids an endpoint after this many refused connections in a row.
     pub fn new(failures_to_avoid: u32) -> Self {
-        Self { sources: BTreeMap::new(), endpoints: BTreeMap::new(), next_place: 1, failures_to_avoid }
+        Self {
+            sources: BTreeMap::new(),
+            told: HashMap::new(),
+            endpoints: BTreeMap::new(),
+            next_place: 1,
+            failures_to_avoid,
+        }
     }
 
     /// Takes in what happened and says what it changes, removals first.
@@ -118,6 +128,17 @@ impl Fleet {
         match observation {
             Observation::Listed { source, endpoints } => {
                 self.sources.insert(source, endpoints);
+                self.reconcile()
+            }
+            Observation::Told { address, sources } => {
+                if !self.endpoints.contains_key(&address) {
+                    return Vec::new();
+                }
+                if sources.is_empty() {
+                    self.told.remove(&address);
+                } else {
+                    self.told.insert(address, sources.into());
+                }
                 self.reconcile()
             }
             Observation::Contacted { address, contact } => {
@@ -140,8 +161,10 @@ impl Fleet {
     fn reconcile(&mut self) -> Vec<Change> {
         let mut wanted = BTreeMap::new();
         for spec in self.sources.values().flatten() {
-            wanted.entry(spec.address).or_insert_with(|| spec.clone());
+            let told = self.told.get(&spec.address);
+            wanted.entry(spec.address).or_insert_with(|| spec.clone().told(told));
         }
+        self.told.retain(|address, _| wanted.contains_key(address));
         let have = self.endpoints.iter().map(|(address, endpoint)| (*address, &*endpoint.spec)).collect();
         let difference = diff::between(&have, &wanted);
         let mut changes = Vec::new();

@@ -10,7 +10,8 @@
 //! DEALER replay ┘                    └─▶ a new DEALER
 //! ```
 //!
-//! A stream is known by its own connection; topics are not looked at. We connect and the engine binds, which it does
+//! A stream is known by its own connection; topics are not looked at, and the rank that a message names only where one socket
+//! carries those of several. We connect and the engine binds, which it does
 //! only where its endpoint holds `*` or `::`. Engines that connect to a collector are not supported yet: such an
 //! engine shows as a stream without a connection, and the log says so.
 
@@ -31,6 +32,7 @@ mod digest;
 mod driver;
 mod frames;
 pub mod metrics;
+mod ranks;
 mod sockets;
 mod status;
 mod stream;
@@ -67,6 +69,8 @@ pub struct StreamSpec {
     pub events: String,
     /// ZeroMQ endpoint of its replay socket.
     pub replay: Option<String>,
+    /// The addresses are those of all ranks: of what comes, only what names this one is the stream's.
+    pub shared: bool,
     /// Base model served: the namespace of the stream's blocks.
     pub model: String,
 }
@@ -127,6 +131,8 @@ enum Command {
     Remove(StreamId),
     /// To be answered with nothing where the stream is not live.
     Image(StreamId, oneshot::Sender<Option<Taken>>),
+    Contradict(StreamId),
+    Asleep(StreamId),
     Shutdown,
 }
 
@@ -262,6 +268,22 @@ impl Ingest {
         }
         self.index.write().remove_stream(id);
         self.send(Command::Remove(id))
+    }
+
+    /// Nothing that is held of the stream is to be believed: its engine computed blocks and told of none.
+    ///
+    /// # Errors
+    /// Where the thread has ended or too many changes wait.
+    pub fn contradict(&self, id: StreamId) -> Result<(), IngestError> {
+        self.send(Command::Contradict(id))
+    }
+
+    /// The stream's engine sleeps, so its cache is empty.
+    ///
+    /// # Errors
+    /// Where the thread has ended or too many changes wait.
+    pub fn asleep(&self, id: StreamId) -> Result<(), IngestError> {
+        self.send(Command::Asleep(id))
     }
 
     /// Every stream, by id.

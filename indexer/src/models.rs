@@ -41,12 +41,21 @@ pub struct Model {
     pub release: Release,
     /// Which reading of its files the renderer is.
     pub load: LoadId,
-    /// How its engines hash their blocks, where that is known.
-    pub block_hash: Option<NativeHasher>,
+    /// How its engines hash their blocks, or why that is not known.
+    pub block_hash: Result<NativeHasher, NotHashed>,
     /// Its files were read, if it has any.
     pub is_loaded: bool,
     /// Not in the configuration any more.
     is_retired: bool,
+}
+
+/// Why an engine's own hashes of a prompt cannot be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHashed {
+    /// Another algorithm than those known, or the model is not loaded.
+    Algorithm,
+    /// It is random by default, or in this release, and `block_hash.seed` does not say what it is set to.
+    Seed,
 }
 
 /// Names one reading of a model's files in the life of the program: what one of them made says nothing of another.

@@ -14,6 +14,7 @@ use warmpath_kv::{Index, StreamId};
 
 mod compare;
 mod endpoints;
+mod owed;
 
 use crate::answers::ResponseKey;
 use crate::books::Books;
@@ -188,6 +189,11 @@ impl Reporter {
         if let Some(entry) = &entry {
             self.note_length(entry, usage);
             self.compare(entry, usage, snapshot);
+            if let Reported::End { http_status, is_failure: false, .. } = report.what
+                && (1..HTTP_ERRORS_FROM).contains(&http_status)
+            {
+                self.note_owed(entry, usage, report.elapsed);
+            }
         }
         passed_on || entry.is_some()
     }

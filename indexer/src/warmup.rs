@@ -34,10 +34,10 @@ impl Warmup {
     pub async fn run(self, readiness: Readiness, start: ReadyGuard, stop: CancellationToken) {
         let mut pending: HashMap<StreamId, (ReadyGuard, bool)> = HashMap::new();
         for endpoint in &self.view.current().endpoints {
-            for (number, rank) in endpoint.ranks.iter().enumerate().filter(|_| endpoint.spec.events.is_some())
-            {
+            for (number, rank) in (0..).zip(&endpoint.ranks) {
+                let Some(source) = endpoint.spec.source(number) else { continue };
                 let guard = readiness.wait_for(format!("stream {}/{number}", endpoint.name));
-                pending.insert(rank.place, (guard, endpoint.spec.replay.is_some()));
+                pending.insert(rank.place, (guard, source.replay.is_some()));
             }
         }
         drop(start);

@@ -191,6 +191,7 @@ fn a_frozen_indexer_costs_the_deadline_once_or_twice_and_is_used_again_when_it_t
     });
 }
 
+// D14 (higress-group/higress#3407)
 #[test]
 fn a_dead_engine_costs_no_request() {
     case(Stack::builder().map(|stack| stack.engines(3)), async |stack| {

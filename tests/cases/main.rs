@@ -13,6 +13,8 @@ mod browser;
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]
+mod cancelled;
+#[cfg(test)]
 mod chaos;
 #[cfg(test)]
 mod cold_start;

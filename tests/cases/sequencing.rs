@@ -73,6 +73,73 @@ fn an_engine_whose_cache_is_reset_is_believed_to_be_empty() {
     });
 }
 
+// C2 (vllm-project/aibrix#2287)
+#[test]
+fn an_engine_that_sleeps_is_believed_to_be_empty() {
+    case(one_engine(), async |stack| {
+        let prompt = text(1, 320);
+        predicted_and_true(stack, &prompt, 0).await?;
+        predicted_and_true(stack, &prompt, 304).await?;
+        stack.engines[0].sleep().await?;
+        // It tells of nothing until its next step.
+        index_holds(stack, 0).await?;
+        stack.engines[0].wake_up().await?;
+        predicted_and_true(stack, &prompt, 0).await?;
+        predicted_and_true(stack, &prompt, 304).await?;
+        Ok(())
+    });
+}
+
+/// Two ranks, which publish on one socket, or where the engine alone says.
+// C39 (smg-project/smg#1771)
+#[test]
+fn ranks_are_told_apart_on_one_socket_and_found_where_the_engine_says() {
+    for (flags, ports) in [(vec!["--one-socket".to_owned()], "shared"), (Vec::new(), "engine")] {
+        let stack = one_engine().map(|stack| {
+            stack
+                .each_engine(|engine| {
+                    engine.ranks = 2;
+                    engine.flags.clone_from(&flags);
+                })
+                .indexer(move |config| {
+                    let endpoint = &mut config["endpoints"]["static"][0];
+                    endpoint["rank_ports"] = json!(ports);
+                    if ports == "engine" {
+                        // Nothing but where the engine is.
+                        *endpoint = json!({ "address": endpoint["address"], "rank_ports": ports });
+                    }
+                })
+        });
+        case(stack, async |stack| {
+            eventually("both ranks are followed", async || {
+                let state = stack.indexer()?.state().await?;
+                let ranks = state["endpoints"][0]["ranks"].as_array().cloned().unwrap_or_default();
+                let live = ranks.iter().filter(|rank| rank["stream"]["trust"] == "live").count();
+                seen_if(live == 2, format!("{ranks:?}"))
+            })
+            .await?;
+            let mut used = 0;
+            // Which of two equals gets a prompt that nobody knows is chance.
+            for seed in 0..60 {
+                if seed >= 6 && used == 2 {
+                    break;
+                }
+                predicted_and_true(stack, &text(seed, 160), 0).await?;
+                predicted_and_true(stack, &text(seed, 160), 144).await?;
+                let state = stack.indexer()?.state().await?;
+                let ranks = state["endpoints"][0]["ranks"].as_array().cloned().unwrap_or_default();
+                used = ranks.iter().filter(|rank| rank["stream"]["blocks"].as_u64() > Some(0)).count();
+            }
+            assert_eq!(used, 2, "both ranks hold something");
+            let metrics = stack.indexer()?.metrics().await?;
+            for counter in ["warmpath_kv_gaps_total", "warmpath_kv_batches_of_other_ranks_total"] {
+                assert_eq!(metrics.sum(counter, &[]), 0.0, "{ports}: {counter}");
+            }
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn events_that_were_lost_on_the_way_are_replayed() {
     case(one_engine(), async |stack| {

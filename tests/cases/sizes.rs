@@ -50,6 +50,41 @@ fn prompts_beyond_the_usual_limit_of_grpc_are_decided_by_the_indexer() {
     });
 }
 
+/// What may be remembered of prompts, and what the whole indexer may take, tokenizer and index included.
+const MEMO_BYTES: u64 = 32 << 20;
+const RESIDENT_BYTES_MAX: u64 = 1 << 30;
+
+// D18 (llm-d/llm-d-router#1348)
+#[test]
+fn prompts_of_a_hundred_thousand_tokens_take_bounded_memory() {
+    let stack = Stack::builder().map(|stack| {
+        stack
+            .recorders(1)
+            .indexer(|config| config["limits"] = json!({ "prompt_memo_bytes": MEMO_BYTES }))
+            .filter(|filter| filter["indexer"]["timeout_ms"] = PATIENT_TIMEOUT_MS.into())
+    });
+    case(stack, async |stack| {
+        for seed in 0..30 {
+            let answer = stack.send(completion(text(seed, 100_000))).await?;
+            let receipt = answer.receipt();
+            // A recorder has no events, but the prompt was tokenized all the same.
+            assert_eq!((answer.status, receipt.prompt_tokens), (200, Some(100_000)), "{receipt:?}");
+            stack.recorders[0].take();
+        }
+        let metrics = stack.indexer()?.metrics().await?;
+        let held = metrics.sum("warmpath_prompt_memo_bytes", &[]);
+        assert!(held > 0.0 && held <= MEMO_BYTES as f64, "{held} bytes are remembered");
+        assert!(
+            metrics.sum("warmpath_prompt_memo_evictions_total", &[]) > 0.0,
+            "more came than there is room for"
+        );
+        let resident = stack.indexer()?.process().resident_bytes()?;
+        println!("{} MiB resident after 30 prompts of 100,000 tokens", resident >> 20);
+        assert!(resident < RESIDENT_BYTES_MAX, "{resident}");
+        Ok(())
+    });
+}
+
 // A14 (kubernetes-sigs/gateway-api-inference-extension#2056)
 #[test]
 fn another_body_filter_in_front_changes_nothing() {

@@ -202,6 +202,16 @@ impl Engine {
         self.post("/reset_prefix_cache", &Value::Null).await
     }
 
+    /// Lets it give its cache up and sleep.
+    pub async fn sleep(&self) -> Result<()> {
+        self.post("/sleep?level=1", &Value::Null).await
+    }
+
+    /// Ends that.
+    pub async fn wake_up(&self) -> Result<()> {
+        self.post("/wake_up", &Value::Null).await
+    }
+
     /// Makes it misbehave; see the emulator's documentation of `/emulator/faults`.
     pub async fn faults(&self, faults: &Value) -> Result<()> {
         self.post("/emulator/faults", faults).await

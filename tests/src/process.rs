@@ -59,6 +59,14 @@ impl Process {
         self.child.id()
     }
 
+    /// Memory that it has in use, in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib << 10)
+    }
+
     /// Has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -36,7 +36,8 @@ pub(crate) fn run(number: usize, pace: Pace) {
     for (id, address) in (0..).zip(addresses.split(' ')) {
         let endpoint = format!("publisher-{id}");
         let (events, model) = (address.to_owned(), "m".to_owned());
-        let spec = StreamSpec { id: StreamId(id), endpoint, rank: 0, events, replay: None, model };
+        let spec =
+            StreamSpec { id: StreamId(id), endpoint, rank: 0, events, replay: None, shared: false, model };
         ingest.add_stream(spec).unwrap();
     }
     assert_eq!(lines.next().unwrap(), "subscribed");

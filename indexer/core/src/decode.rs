@@ -12,10 +12,12 @@ use thiserror::Error;
 
 use crate::event::{Batch, EngineHash, Event, Medium, Problems};
 
+mod rank;
 mod reader;
 mod removed;
 mod stored;
 
+pub use rank::{may_be_of_rank, told_rank};
 use reader::{Head, ReadError, Reader};
 
 /// Largest payload accepted, in bytes. An engine step of 64k tokens takes about 0.5 MiB; decoded, a hostile payload

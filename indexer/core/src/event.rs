@@ -112,7 +112,10 @@ pub enum GroupKind {
     Full,
     /// The blocks of the last `tokens` before the boundary are needed.
     SlidingWindow { tokens: u32 },
-    /// Recurrent state and others: which boundaries can be used is not told.
+    /// Recurrent state, of which checkpoints are kept: a block of such a group is the state at its end, and only that one is
+    /// needed.
+    Recurrent,
+    /// Any other: which boundaries can be used is not told.
     Other,
 }
 

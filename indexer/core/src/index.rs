@@ -7,7 +7,7 @@
 //! - References are counted per (stream, group, key): engines do not merge equal blocks, so one hash may be stored
 //!   three times and removed three times at different moments, and a set would lose it at the first.
 //! - With several KV groups a block counts where every full-attention group has it, and a boundary counts where every
-//!   sliding-window group has the blocks just before it.
+//!   sliding-window group has the blocks just before it and every recurrent one (Mamba, linear attention) a checkpoint.
 //! - Where an engine's hashes cover tokens behind their block (lookahead of some drafters), so do the keys, and a hit ends a
 //!   block earlier: such engines compute the last block that they find again.
 //! - The block size is learnt from the events, per stream, so it cannot be configured wrongly. Until then it may be
@@ -15,8 +15,8 @@
 //! - The engine's main pool (medium `GPU`) decides a hit. What slower media hold (host memory, disks, stores) is indexed
 //!   beside it, and a lookup tells how far the prefix goes on with them.
 //!
-//! Not seen: whether a recurrent-state group has a checkpoint at a boundary (hits are then an upper bound), and models
-//! all of whose layers are windowed (no hits).
+//! Not seen: what groups of other kinds hold (hits are then an upper bound), and models without full attention in any layer
+//! (no hits).
 
 use std::num::NonZeroU32;
 

@@ -20,7 +20,7 @@ pub mod sequencer;
 mod sip;
 pub mod stream;
 
-pub use decode::{DecodeError, decode_batch, made_at};
+pub use decode::{DecodeError, decode_batch, made_at, may_be_of_rank, told_rank};
 pub use event::{Batch, EngineHash, Event};
 pub use index::{Hit, Hits, Index, IndexLimits};
 pub use key::{BlockKey, KeyHasher, Namespace};

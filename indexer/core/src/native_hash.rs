@@ -5,37 +5,44 @@
 //! stored before; of a prompt that begins with such blocks, the engine's hashes of them can be computed, and so be found
 //! again as the parents of what was told since: see [`Index::recognize`](crate::Index::recognize).
 //!
-//! A block's digest is SHA-256 over an encoding of (parent digest, tuple of token ids, tuple of extra keys or None), the
-//! first parent being the digest of the seed. `--prefix-caching-hash-algo` says which encoding:
+//! A block's digest is one over an encoding of (parent digest, tuple of token ids, tuple of extra keys or None), the
+//! first parent being the digest of the seed. `--prefix-caching-hash-algo` says which digest and encoding:
 //!
-//! - `sha256`: pickle, protocol 5, as CPython writes it. What occurs twice as one object is written as a reference to
-//!   the first; here everything is written out, so blocks with several media items come out wrong and match nothing.
-//! - `sha256_cbor`: canonical CBOR.
+//! - `sha256`, `xxhash` (XXH3 of 128 bits): pickle, protocol 5, as CPython writes it. What occurs twice as one object is written
+//!   as a reference to the first; here everything is written out, so blocks with several media items come out wrong and
+//!   match nothing.
+//! - `sha256_cbor`, `xxhash_cbor`: canonical CBOR.
 //!
-//! The seed is `PYTHONHASHSEED` where set, else [`SEED_DEFAULT`] from vLLM 0.29 on, and random bytes before.
+//! The seed is `PYTHONHASHSEED` where set, else [`SEED_DEFAULT`] from vLLM 0.29 on for SHA-256, and random bytes otherwise.
 
 use std::num::NonZeroU32;
 
 use sha2::{Digest as _, Sha256};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::event::EngineHash;
 
 mod cbor;
 mod pickle;
 
-/// The seed of vLLM 0.29 and newer without `PYTHONHASHSEED`.
+/// The seed of vLLM 0.29 and newer without `PYTHONHASHSEED`, where the digest is SHA-256.
 pub const SEED_DEFAULT: &str = "vllm-none-hash";
 
-/// How a block is encoded before it is hashed.
+/// How a block is encoded and hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeAlgorithm {
     Sha256,
     Sha256Cbor,
+    Xxhash,
+    XxhashCbor,
 }
 
 /// A whole digest. Events carry its last eight bytes, or all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NativeDigest(pub [u8; 32]);
+pub enum NativeDigest {
+    Sha256([u8; 32]),
+    Xxh3([u8; 16]),
+}
 
 /// One of the keys that a block depends on besides parent and tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +65,7 @@ pub enum NativeKeyForm {
 /// What a prompt's blocks depend on besides their tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NativeNamespace<'a> {
-    /// The adapter's name, and where the server loaded it from.
+    /// The adapter's name, and where the server loaded it from, which only the tagged form asks for.
     pub lora: Option<(&'a str, &'a str)>,
     pub salt: Option<&'a str>,
 }
@@ -83,7 +90,22 @@ impl NativeAlgorithm {
         match name {
             "sha256" => Some(Self::Sha256),
             "sha256_cbor" => Some(Self::Sha256Cbor),
+            "xxhash" => Some(Self::Xxhash),
+            "xxhash_cbor" => Some(Self::XxhashCbor),
             _ => None,
+        }
+    }
+
+    /// vLLM gives it a seed of its own only where strangers cannot make blocks that collide.
+    #[must_use]
+    pub fn resists_collisions(self) -> bool {
+        matches!(self, Self::Sha256 | Self::Sha256Cbor)
+    }
+
+    fn digest(self, bytes: &[u8]) -> NativeDigest {
+        match self {
+            Self::Sha256 | Self::Sha256Cbor => NativeDigest::Sha256(Sha256::digest(bytes).into()),
+            Self::Xxhash | Self::XxhashCbor => NativeDigest::Xxh3(xxh3_128(bytes).to_be_bytes()),
         }
     }
 }
@@ -94,8 +116,15 @@ impl NativeDigest {
     /// As events carry it.
     #[must_use]
     pub fn engine_hash(&self) -> EngineHash {
-        let [.., a, b, c, d, e, f, g, h] = self.0;
-        EngineHash(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        let last = self.bytes().last_chunk().copied().unwrap_or_default();
+        EngineHash(u64::from_be_bytes(last))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Sha256(bytes) => bytes,
+            Self::Xxh3(bytes) => bytes,
+        }
     }
 }
 
@@ -106,10 +135,16 @@ impl NativeHasher {
     pub fn new(algorithm: NativeAlgorithm, seed: &str, form: NativeKeyForm) -> Self {
         let mut bytes = Vec::new();
         match algorithm {
-            NativeAlgorithm::Sha256 => pickle::text(seed, &mut bytes),
-            NativeAlgorithm::Sha256Cbor => cbor::text(seed, &mut bytes),
+            NativeAlgorithm::Sha256 | NativeAlgorithm::Xxhash => pickle::text(seed, &mut bytes),
+            NativeAlgorithm::Sha256Cbor | NativeAlgorithm::XxhashCbor => cbor::text(seed, &mut bytes),
         }
-        Self { algorithm, form, root: digest(&bytes) }
+        Self { algorithm, form, root: algorithm.digest(&bytes) }
+    }
+
+    /// An adapter's hashes depend on where the server loaded it from.
+    #[must_use]
+    pub fn needs_adapter_path(&self) -> bool {
+        self.form == NativeKeyForm::Tagged
     }
 
     /// The parent of the first blocks (vLLM's `NONE_HASH`).
@@ -160,10 +195,10 @@ impl NativeHasher {
         bytes.clear();
         let block = (parent, tokens, (!keys.is_empty()).then_some(keys));
         match self.algorithm {
-            NativeAlgorithm::Sha256 => pickle::block(block, bytes),
-            NativeAlgorithm::Sha256Cbor => cbor::block(block, bytes),
+            NativeAlgorithm::Sha256 | NativeAlgorithm::Xxhash => pickle::block(block, bytes),
+            NativeAlgorithm::Sha256Cbor | NativeAlgorithm::XxhashCbor => cbor::block(block, bytes),
         }
-        digest(bytes)
+        self.algorithm.digest(bytes)
     }
 
     fn lora(&self, (name, path): (&str, &str)) -> NativeKey {
@@ -192,10 +227,6 @@ impl NativeKey {
     pub fn text(text: &str) -> Self {
         Self::Text(text.into())
     }
-}
-
-fn digest(bytes: &[u8]) -> NativeDigest {
-    NativeDigest(Sha256::digest(bytes).into())
 }
 
 #[cfg(test)]

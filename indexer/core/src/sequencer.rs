@@ -29,7 +29,8 @@
 //! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
 //!   known. No answer but the end means that the engine counts anew; more than one means a lost tail.
 //! - Where something is lost for good, everything held is dropped (a removal may have been among it), and the stream
-//!   is degraded until the engine says that its cache is empty.
+//!   is degraded until the engine says that its cache is empty. The same where it is found out elsewhere that the engine does
+//!   not tell what it stores.
 
 use std::collections::VecDeque;
 
@@ -63,6 +64,10 @@ pub enum Input<B> {
     /// The batch `seq`, just given to be applied, was no batch. To be told before any other action is taken, with those
     /// that are left.
     Undecodable { seq: u64 },
+    /// The engine was seen to compute blocks that it told nothing of, for a while.
+    Contradicted,
+    /// The engine says that it sleeps, for which it gives its cache up; it tells so only with its next step.
+    Asleep,
     /// Whether the batch just given to be compared ([`Action::Compare`]) is the one that was applied last.
     Compared { is_same: bool },
     /// Time passed.
@@ -188,6 +193,17 @@ impl<B: Weight> Sequencer<B> {
                     self.degraded = None;
                 }
             }
+            Input::Contradicted => {
+                if self.is_read_up() {
+                    self.lose(DegradedBy::Contradicted, self.next.unwrap_or(0), actions);
+                }
+            }
+            Input::Asleep => {
+                if self.is_read_up() {
+                    self.degraded = None;
+                    actions.push_back(Action::Clear(ClearCause::EngineCleared));
+                }
+            }
             Input::Compared { is_same } => self.compared(is_same, now, actions),
             Input::Undecodable { seq } => {
                 let since = seq.saturating_add(1);
@@ -231,6 +247,11 @@ impl<B: Weight> Sequencer<B> {
     #[must_use]
     pub fn stats(&self) -> SequencerStats {
         self.stats
+    }
+
+    /// Everything published has been applied, as far as is known.
+    fn is_read_up(&self) -> bool {
+        matches!(self.state, State::Live { .. } | State::Probing { .. })
     }
 
     fn has_heard(&self) -> bool {

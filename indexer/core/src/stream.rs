@@ -40,6 +40,8 @@ pub enum DegradedBy {
     ReplayFailed,
     /// A batch came that is no event batch, so what it said is lost.
     Undecodable,
+    /// The engine computed blocks and told of none.
+    Contradicted,
 }
 
 /// Why a stream is not scored.
@@ -113,6 +115,7 @@ impl Trust {
                 DegradedBy::BufferTooShort => "buffer_too_short",
                 DegradedBy::ReplayFailed => "replay_failed",
                 DegradedBy::Undecodable => "undecodable",
+                DegradedBy::Contradicted => "contradicted",
             },
             Self::Stale(StaleBy::Disconnected) => "disconnected",
             Self::Stale(StaleBy::Unproven) => "unproven",

@@ -191,7 +191,7 @@ impl StateSource {
             engine_version: engine.and_then(|engine| Some(engine.version?.to_string())),
             adapters: engine
                 .and_then(|engine| engine.adapters.as_ref())
-                .map(|names| names.iter().map(|name| name.to_string()).collect()),
+                .map(|adapters| adapters.iter().map(|adapter| adapter.name.to_string()).collect()),
             ranks: ranks.map(|(number, rank)| self.rank(number, rank, streams.get(&rank.place))).collect(),
         }
     }

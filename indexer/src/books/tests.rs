@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::*;
-use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation};
+use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Ports};
 use crate::ledger::Load;
 use crate::reported::{Decided, Reported};
 
@@ -17,6 +17,7 @@ fn fleet() -> Snapshot {
         ranks: 2,
         events: None,
         replay: None,
+        ports: Ports::default(),
         capacity: crate::fleet::Capacity::default(),
         zone: None,
     });

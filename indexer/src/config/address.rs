@@ -1,6 +1,7 @@
 //! Addresses as they are written in the configuration.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -71,10 +72,23 @@ impl StreamAddress {
         Self(HostPort::new(host, port))
     }
 
+    pub fn at(host: IpAddr, port: u16) -> Self {
+        match host {
+            IpAddr::V4(v4) => Self::new(v4.to_string(), port),
+            IpAddr::V6(v6) => Self::new(format!("[{v6}]"), port),
+        }
+    }
+
     /// The address of data-parallel rank `rank`, whose port is that much higher. None: there is no such port.
     pub fn of_rank(&self, rank: u32) -> Option<Self> {
         let port = u32::from(self.0.port).checked_add(rank)?;
         Some(Self(HostPort::new(self.0.host.clone(), u16::try_from(port).ok()?)))
+    }
+}
+
+impl From<HostPort> for StreamAddress {
+    fn from(address: HostPort) -> Self {
+        Self(address)
     }
 }
 

@@ -10,7 +10,7 @@ use super::fields::{Fields, Problems};
 use super::*;
 
 /// Values of `models[].block_hash.algorithm`.
-const BLOCK_HASHES: [&str; 3] = ["sha256", "sha256_cbor", "none"];
+const BLOCK_HASHES: [&str; 5] = ["sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "none"];
 /// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
 pub(super) const DURATION_MS: (u64, u64) = (10, 86_400_000);
 /// Data-parallel ranks behind one address: more than any engine runs.
@@ -168,9 +168,10 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
         let remedy = "expected ip:port, as in the proxy's cluster; for a host name use endpoints.dns";
         p.note(&fields.path_of("address"), Some(&Value::String(address_text)), remedy);
     }
-    let ranks = ranks(&mut fields, p);
-    let events = rank_address(&mut fields, "events", ranks, p);
-    let replay = rank_address(&mut fields, "replay", ranks, p);
+    let (ranks, rank_ports) = (ranks(&mut fields, p), rank_ports(&mut fields, p));
+    let ports = ports_used(ranks, rank_ports);
+    let events = rank_address(&mut fields, "events", ports, p);
+    let replay = rank_address(&mut fields, "replay", ports, p);
     if let (None, Some(replay)) = (&events, &replay) {
         let found = Value::String(replay.to_string());
         p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
@@ -178,7 +179,7 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
     let model = model_name(&mut fields, models, p);
     let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     fields.finish(p);
-    Some(StaticEndpoint { address: address?, events, replay, ranks, model, capacity, zone })
+    Some(StaticEndpoint { address: address?, events, replay, ranks, rank_ports, model, capacity, zone })
 }
 
 fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
@@ -187,11 +188,12 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
     if port.is_none() {
         p.note(&fields.path_of("port"), None, "write the port of the engines' HTTP listener");
     }
-    let ranks = ranks(&mut fields, p);
+    let (ranks, rank_ports) = (ranks(&mut fields, p), rank_ports(&mut fields, p));
     let events_port = fields.port("events_port", p);
     let replay_port = fields.port("replay_port", p);
     for (key, port) in [("events_port", events_port), ("replay_port", replay_port)] {
-        if let Some(port) = port.filter(|port| u32::from(*port) + ranks - 1 > u32::from(u16::MAX)) {
+        let ports = ports_used(ranks, rank_ports);
+        if let Some(port) = port.filter(|port| u32::from(*port) + ports - 1 > u32::from(u16::MAX)) {
             p.note(
                 &fields.path_of(key),
                 Some(&Value::from(port)),
@@ -209,6 +211,7 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
         events_port,
         replay_port,
         ranks,
+        rank_ports,
         model,
         capacity,
         zone,
@@ -224,14 +227,32 @@ fn ranks(fields: &mut Fields, p: &mut Problems) -> u32 {
     u32::try_from(fields.number("ranks", RANKS, 1, p)).unwrap_or(1)
 }
 
+fn rank_ports(fields: &mut Fields, p: &mut Problems) -> RankPorts {
+    match fields.text("rank_ports", p).as_deref() {
+        None | Some("offset") => RankPorts::Offset,
+        Some("shared") => RankPorts::Shared,
+        Some("engine") => RankPorts::Engine,
+        Some(other) => {
+            let path = fields.path_of("rank_ports");
+            p.note(&path, Some(&Value::String(other.to_owned())), "expected offset, shared or engine");
+            RankPorts::Offset
+        }
+    }
+}
+
+/// Ports from the first one on that ranks may use.
+fn ports_used(ranks: u32, rank_ports: RankPorts) -> u32 {
+    if rank_ports == RankPorts::Shared { 1 } else { ranks }
+}
+
 fn rank_address(
     fields: &mut Fields,
     key: &'static str,
-    ranks: u32,
+    ports: u32,
     p: &mut Problems,
 ) -> Option<StreamAddress> {
     let address: StreamAddress = fields.parsed(key, "expected \"tcp://host:port\"", p)?;
-    if address.of_rank(ranks - 1).is_none() {
+    if address.of_rank(ports - 1).is_none() {
         let found = Value::String(address.to_string());
         p.note(&fields.path_of(key), Some(&found), "rank r uses port + r; choose a lower port");
     }

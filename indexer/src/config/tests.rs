@@ -20,9 +20,9 @@ models:
     rendering: { converts_developer: false }
 endpoints:
   static:
-    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, model: qwen3, capacity: 2.5, zone: a }
+    - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, rank_ports: engine, model: qwen3, capacity: 2.5, zone: a }
   dns:
-    - { name: vllm-headless, port: 8000, events_port: 5557, model: other, refresh_ms: 1000 }
+    - { name: vllm-headless, port: 8000, events_port: 5557, rank_ports: shared, model: other, refresh_ms: 1000 }
 outliers: { failures: 0 }
 receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
@@ -39,6 +39,7 @@ log: { format: text, level: "info,warmpath_indexer=debug" }
 fn problems(text: &str) -> Vec<String> {
     match Config::parse(text) {
         Err(ConfigError::Invalid { problems }) => problems.iter().map(|p| p.path().to_owned()).collect(),
+        Ok(_) => Vec::new(),
         other => panic!("expected problems, got {other:?}"),
     }
 }
@@ -71,6 +72,8 @@ fn a_full_configuration_is_taken_as_written() {
     assert_eq!(config.outliers, Outliers { failures: 0, eject_ms: defaults::EJECT_MS });
     assert_eq!(config.receipts, Receipts { keep: 10, log_percent: 0.5 });
     assert_eq!(config.endpoints.dns[0].replay_port, None);
+    let rank_ports = (endpoint.rank_ports, config.endpoints.dns[0].rank_ports);
+    assert_eq!(rank_ports, (RankPorts::Engine, RankPorts::Shared));
     assert_eq!(config.scrape.timeout_ms, defaults::SCRAPE_TIMEOUT_MS);
     let mirror = config.mirror.as_ref().unwrap();
     assert_eq!(mirror.servers, RedisServers::One { redis: "[::1]:6379".parse().unwrap() });
@@ -171,6 +174,11 @@ fn a_message_names_key_value_and_remedy() {
 fn ports_of_ranks_have_to_exist_and_listeners_to_differ() {
     let endpoint = "models: [{ name: a }]\nendpoints: { static: [{ address: \"1.2.3.4:5\", events: \"tcp://x:65535\", ranks: 2 }] }";
     assert_eq!(problems(endpoint), ["endpoints.static[0].events"]);
+    assert_eq!(problems(&endpoint.replace("ranks: 2", "ranks: 2, rank_ports: shared")), [""; 0]);
+    assert_eq!(
+        problems(&endpoint.replace("ranks: 2", "rank_ports: own")),
+        ["endpoints.static[0].rank_ports"]
+    );
     assert_eq!(problems("listen: { grpc: \"127.0.0.1:1\", admin: \"127.0.0.1:1\" }"), ["listen.admin"]);
 }
 

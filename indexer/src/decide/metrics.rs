@@ -107,6 +107,7 @@ pub struct DecideMetrics {
     pub ttft: Family<PolicyLabels, Histogram, fn() -> Histogram>,
     pub reports: Family<EventLabels, Counter>,
     pub undecided: Family<ReasonLabels, Counter>,
+    pub recognitions: Family<ResultLabels, Counter>,
     pub unreserved: Counter,
     pub expired: Counter,
     pub invariant_violations: Counter,
@@ -142,6 +143,7 @@ impl DecideMetrics {
             ttft: Family::new_with_constructor(|| Histogram::new(TTFT_BUCKETS)),
             reports: Family::default(),
             undecided: Family::default(),
+            recognitions: Family::default(),
             unreserved: Counter::default(),
             expired: Counter::default(),
             invariant_violations: Counter::default(),
@@ -222,6 +224,11 @@ impl DecideMetrics {
             "undecided_requests",
             "Requests that gateways sent on without a decision of an indexer, by their reason",
             self.undecided.clone(),
+        );
+        registry.register(
+            "recognitions",
+            "Prompts looked for by the engines' own hashes where blocks wait for a beginning that was not heard (found, nothing), or that could not be (no_algorithm, no_seed, no_adapter_path)",
+            self.recognitions.clone(),
         );
         registry.register(
             "unreserved_decisions",

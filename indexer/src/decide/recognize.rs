@@ -13,12 +13,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 use warmpath_kv::native_hash::{NativeHasher, NativeNamespace};
 use warmpath_kv::{Index, PromptKeys, StreamId};
 
+use super::metrics::ResultLabels;
+use crate::engines::Directory;
 use crate::fleet::Endpoint;
+use crate::models::NotHashed;
 
 /// For each moment from the encoding to the last block entered, so many without: at most a tenth of a core.
 const PAUSE_FACTOR: u32 = 9;
@@ -31,6 +36,21 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) struct Recognizer {
     index: Arc<RwLock<Index>>,
     turns: Arc<Semaphore>,
+    results: Results,
+}
+
+/// Counts what came of prompts.
+#[derive(Clone, Debug)]
+struct Results(Family<ResultLabels, Counter>);
+
+/// A stream with blocks that wait.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    /// Tokens.
+    block_size: NonZeroU32,
+    /// Where its engine loaded the prompt's adapter from; empty where that is not needed.
+    adapter_path: Arc<str>,
+    stream: StreamId,
 }
 
 /// The right to hash one prompt; its drop is the end of it.
@@ -38,8 +58,10 @@ pub(super) struct Recognizer {
 pub(super) struct Turn {
     index: Arc<RwLock<Index>>,
     hasher: NativeHasher,
-    /// Those with blocks that wait, by their block size in tokens.
-    streams: Vec<(NonZeroU32, StreamId)>,
+    adapter: Option<Arc<str>>,
+    /// Sorted, so that those whose hashes are the same are side by side.
+    streams: Vec<Waiting>,
+    results: Results,
     begun: Instant,
     permit: OwnedSemaphorePermit,
 }
@@ -56,28 +78,59 @@ pub(super) struct Recognizable {
 // === impl Recognizer ===
 
 impl Recognizer {
-    pub(super) fn new(index: Arc<RwLock<Index>>) -> Self {
-        Self { index, turns: Arc::new(Semaphore::new(1)) }
+    pub(super) fn new(index: Arc<RwLock<Index>>, results: Family<ResultLabels, Counter>) -> Self {
+        Self { index, turns: Arc::new(Semaphore::new(1)), results: Results(results) }
     }
 
-    /// A turn for a prompt that any of the endpoints may hold; `None`: nothing waits there, or it is not the time. A
-    /// decision does not wait for events that are just being applied.
-    pub(super) fn turn(&self, endpoints: &[&Endpoint], hasher: NativeHasher) -> Option<Turn> {
+    /// A turn for a prompt that any of the endpoints may hold; `None`: nothing waits there, or it is not the time, or the
+    /// hashes cannot be computed. A decision does not wait for events that are just being applied.
+    pub(super) fn turn(
+        &self,
+        endpoints: &[&Endpoint],
+        hasher: Result<NativeHasher, NotHashed>,
+        adapter: Option<&Arc<str>>,
+        directory: &Directory,
+    ) -> Option<Turn> {
         let index = self.index.try_read()?;
         if !index.has_aside() {
             return None;
         }
         let permit = self.turns.clone().try_acquire_owned().ok()?;
-        let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
-        let waiting = places.filter(|place| index.awaits(*place)).filter_map(|place| {
-            let size = index.stream_stats(place)?.block_size?;
-            Some((NonZeroU32::new(size)?, place))
+        let places = endpoints
+            .iter()
+            .flat_map(|endpoint| endpoint.ranks.iter().map(move |rank| (endpoint.spec.address, rank.place)));
+        let waiting = places.filter(|(_, place)| index.awaits(*place)).filter_map(|(address, stream)| {
+            let size = index.stream_stats(stream)?.block_size?;
+            Some((address, NonZeroU32::new(size)?, stream))
         });
-        let mut streams: Vec<_> = waiting.collect();
+        let waiting: Vec<_> = waiting.collect();
         drop(index);
+        if waiting.is_empty() {
+            return None;
+        }
+        let hasher = hasher.inspect_err(|why| self.results.count(why.name())).ok()?;
+        let path = |address| match adapter {
+            Some(name) if hasher.needs_adapter_path() => directory.adapter_path(address, name),
+            _ => Some(Arc::from("")),
+        };
+        let streams = waiting.into_iter().filter_map(|(address, block_size, stream)| {
+            Some(Waiting { block_size, adapter_path: path(address)?, stream })
+        });
+        let mut streams: Vec<_> = streams.collect();
+        if streams.is_empty() {
+            self.results.count("no_adapter_path");
+            return None;
+        }
         streams.sort_unstable();
-        let begun = Instant::now();
-        (!streams.is_empty()).then(|| Turn { index: self.index.clone(), hasher, streams, begun, permit })
+        Some(Turn {
+            index: self.index.clone(),
+            hasher,
+            adapter: adapter.cloned(),
+            streams,
+            results: self.results.clone(),
+            begun: Instant::now(),
+            permit,
+        })
     }
 }
 
@@ -98,17 +151,49 @@ impl Turn {
     }
 
     fn recognize(self, prompt: &Recognizable) -> OwnedSemaphorePermit {
-        let namespace = NativeNamespace { lora: None, salt: prompt.salt.as_deref() };
-        for of_size in self.streams.chunk_by(|(one, _), (other, _)| one == other) {
-            let Some((size, _)) = of_size.first() else { continue };
-            let hashes = self.hasher.prompt(&namespace, &prompt.ids, *size);
-            for (_, stream) in of_size {
+        let mut found = 0;
+        for alike in self.streams.chunk_by(Waiting::is_alike) {
+            let Some(Waiting { block_size, adapter_path, .. }) = alike.first() else { continue };
+            let lora = self.adapter.as_deref().map(|name| (name, &**adapter_path));
+            let namespace = NativeNamespace { lora, salt: prompt.salt.as_deref() };
+            let hashes = self.hasher.prompt(&namespace, &prompt.ids, *block_size);
+            for Waiting { stream, .. } in alike {
                 if self.index.read().would_recognize(*stream, &hashes) {
-                    let found = self.index.write().recognize(*stream, &prompt.keys, &hashes);
-                    tracing::debug!(stream = stream.0, blocks = found, "blocks from before it was heard of");
+                    let blocks = self.index.write().recognize(*stream, &prompt.keys, &hashes);
+                    tracing::debug!(stream = stream.0, blocks, "blocks from before it was heard of");
+                    found += blocks;
                 }
             }
         }
+        self.results.count(if found > 0 { "found" } else { "nothing" });
         self.permit
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// A prompt has the same hashes in both.
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.block_size, &self.adapter_path) == (other.block_size, &other.adapter_path)
+    }
+}
+
+// === impl Results ===
+
+impl Results {
+    fn count(&self, result: &'static str) {
+        self.0.get_or_create(&ResultLabels { result }).inc();
+    }
+}
+
+// === impl NotHashed ===
+
+impl NotHashed {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Algorithm => "no_algorithm",
+            Self::Seed => "no_seed",
+        }
     }
 }

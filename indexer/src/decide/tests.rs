@@ -5,8 +5,8 @@ use warmpath_kv::Millis;
 use super::candidates::{Circumstances, gather};
 use super::round::{best_of_each_endpoint, put_first};
 use super::*;
-use crate::engines::Census;
-use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Sample};
+use crate::engines::{Census, ListedAdapter};
+use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Ports, Sample};
 use crate::ledger::{Ledger, Reservation};
 
 /// Two endpoints of model 0, the second with two ranks, and one of model 1.
@@ -18,6 +18,7 @@ fn fleet() -> Snapshot {
         ranks,
         events: None,
         replay: None,
+        ports: Ports::default(),
         capacity: crate::fleet::Capacity::default(),
         zone: None,
     });
@@ -58,7 +59,12 @@ fn an_adapter_s_requests_go_to_those_that_have_it_or_to_all_of_its_base_where_no
     let target = Target { model: ModelIndex(0), adapter: Some("sql".into()) };
     let directory = |host: u8| {
         let mut census = Census::new(1000);
-        census.note(SocketAddr::from(([10, 0, 0, host], 80)), Some(vec!["sql".into()]), None, Millis(0));
+        census.note(
+            SocketAddr::from(([10, 0, 0, host], 80)),
+            Some(vec![ListedAdapter { name: "sql".into(), path: None }]),
+            None,
+            Millis(0),
+        );
         census.directory(&fleet, Millis(0))
     };
     assert_eq!(names(&serving(&fleet, &target, &directory(2))), ["10.0.0.2:80"]);

@@ -7,6 +7,8 @@ use serde::de::IgnoredAny;
 use warmpath_core::limits::MODEL_BYTES_MAX;
 use warmpath_prompt::EngineVersion;
 
+use super::ListedAdapter;
+
 /// Adapters taken from one engine: far above what any holds; the rest of an absurd answer is left out.
 const ADAPTERS_MAX: usize = 4096;
 
@@ -22,6 +24,9 @@ struct Card {
     id: String,
     /// Set for adapters only: what they adapt.
     parent: Option<IgnoredAny>,
+    /// Where it was loaded from, of any type.
+    #[serde(default)]
+    root: Option<serde_json::Value>,
 }
 
 /// `/version`.
@@ -30,13 +35,23 @@ struct Release {
     version: String,
 }
 
-/// Names of adapters in an answer to `/v1/models`: the entries that have a parent. None: no such answer.
-pub(super) fn adapters(body: &[u8]) -> Option<Vec<Arc<str>>> {
+/// Longest path of an adapter kept, in bytes: that of the system.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// The adapters in an answer to `/v1/models`: the entries that have a parent. None: no such answer.
+pub(super) fn adapters(body: &[u8]) -> Option<Vec<ListedAdapter>> {
     let list: ModelList = serde_json::from_slice(body).ok()?;
     let adapters = list.data.into_iter().filter(|card| card.parent.is_some() && !card.id.is_empty());
     // Longer names cannot be asked for.
     let adapters = adapters.filter(|card| card.id.len() <= MODEL_BYTES_MAX).take(ADAPTERS_MAX);
-    Some(adapters.map(|card| card.id.into()).collect())
+    let listed = adapters.map(|card| {
+        let path = card.root.as_ref().and_then(|root| root.as_str());
+        ListedAdapter {
+            name: card.id.into(),
+            path: path.filter(|path| path.len() <= PATH_BYTES_MAX).map(Arc::from),
+        }
+    });
+    Some(listed.collect())
 }
 
 /// The release in an answer to `/version`. None: no such answer, or a text that names no release (a build from source).
@@ -56,7 +71,12 @@ mod tests {
             {"id":"other-name","root":"/models/base"},
             {"id":"sql","root":"/loras/sql","parent":"base"},
             {"id":"","parent":"base"}]}"#;
-        assert_eq!(adapters(body), Some(vec!["sql".into()]));
+        let listed = |path: Option<&str>| ListedAdapter { name: "sql".into(), path: path.map(Arc::from) };
+        assert_eq!(adapters(body), Some(vec![listed(Some("/loras/sql"))]));
+        let without = br#"{"data":[{"id":"sql","parent":"base"}]}"#;
+        assert_eq!(adapters(without), Some(vec![listed(None)]));
+        let odd = br#"{"data":[{"id":"sql","root":7,"parent":"base"}]}"#;
+        assert_eq!(adapters(odd), Some(vec![listed(None)]));
         assert_eq!(adapters(br#"{"data":[]}"#), Some(Vec::new()));
         for strange in ["", "[]", "{}", r#"{"data":{}}"#, r#"{"data":[{"parent":"base"}]}"#, "<html>"] {
             assert_eq!(adapters(strange.as_bytes()), None, "{strange}");

@@ -21,7 +21,7 @@ impl EngineMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "engine_questions",
-            "Questions to engines about their release and adapters (version, models), by result (answered, refused, silent, unreadable)",
+            "Questions to engines about their release, adapters and event sockets (version, models, kv_event_sources), by result (answered, refused, silent, unreadable)",
             self.questions.clone(),
         );
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use warmpath_prompt::EngineVersion;
 
 use super::metrics::{EngineMetrics, QuestionLabels};
-use super::{Census, Directory, answers};
+use super::{Census, Directory, ListedAdapter, answers, sockets};
 use crate::clock::Clock;
 use crate::config::Scrape;
-use crate::fleet::{Endpoint, View};
+use crate::fleet::{Endpoint, Observation, RankSource, View};
 use crate::http::{AskError, EngineClient};
 
 /// Engines asked at the same time.
@@ -40,8 +40,10 @@ pub struct Poller {
 /// What one engine answered.
 struct Round {
     address: SocketAddr,
-    adapters: Option<Vec<Arc<str>>>,
+    adapters: Option<Vec<ListedAdapter>>,
     version: Option<EngineVersion>,
+    /// None: it was not asked, or gave no answer.
+    sources: Option<Vec<RankSource>>,
 }
 
 // === impl Poller ===
@@ -67,8 +69,8 @@ impl Poller {
         (poller, reader)
     }
 
-    /// Runs until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Runs until `stop`. `observations`: who is told where ranks publish.
+    pub async fn run(mut self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
         let mut looks = interval(self.look);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -78,13 +80,13 @@ impl Poller {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.round() => {}
+                () = self.round(&observations) => {}
             }
         }
     }
 
     /// Asks whose turn it is, and publishes the directory where that changes it.
-    async fn round(&mut self) {
+    async fn round(&mut self, observations: &mpsc::Sender<Observation>) {
         let (fleet, now) = (self.view.current(), self.clock.now());
         let due: Vec<Endpoint> = fleet
             .endpoints
@@ -96,8 +98,13 @@ impl Poller {
         let rounds = due.into_iter().map(|endpoint| ask(client, metrics, endpoint));
         let rounds: Vec<Round> = futures::stream::iter(rounds).buffer_unordered(CONCURRENT).collect().await;
         let now = self.clock.now();
-        for Round { address, adapters, version } in rounds {
+        for Round { address, adapters, version, sources } in rounds {
             self.census.note(address, adapters, version, now);
+            if let Some(sources) = sources
+                && observations.send(Observation::Told { address, sources }).await.is_err()
+            {
+                tracing::debug!("the fleet is stopping; what an engine said is dropped");
+            }
         }
         let directory = self.census.directory(&fleet, now);
         self.directory.send_if_modified(|current| {
@@ -113,8 +120,16 @@ impl Poller {
 async fn ask(client: &EngineClient, metrics: &EngineMetrics, endpoint: Endpoint) -> Round {
     let version = question(client, metrics, &endpoint, "version", "/version").await;
     let models = question(client, metrics, &endpoint, "models", "/v1/models").await;
+    let address = endpoint.spec.address;
+    let sources = if endpoint.spec.asks_engine() {
+        let body = question(client, metrics, &endpoint, "kv_event_sources", "/kv_event_sources").await;
+        body.and_then(|body| sockets::read(&body, address.ip()))
+    } else {
+        None
+    };
     Round {
-        address: endpoint.spec.address,
+        address,
+        sources,
         adapters: models.and_then(|body| answers::adapters(&body)),
         version: version.and_then(|body| answers::version(&body)),
     }

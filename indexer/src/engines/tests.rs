@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::{EndpointSpec, Fleet, Observation};
+use crate::fleet::{EndpointSpec, Fleet, Observation, Ports};
 
 const BEAT: u64 = 1000;
 
@@ -15,6 +15,7 @@ fn fleet(endpoints: &[(u8, usize)]) -> Snapshot {
         ranks: 1,
         events: None,
         replay: None,
+        ports: Ports::default(),
         capacity: crate::fleet::Capacity::default(),
         zone: None,
     });
@@ -23,8 +24,11 @@ fn fleet(endpoints: &[(u8, usize)]) -> Snapshot {
     fleet.snapshot()
 }
 
-fn names(names: &[&str]) -> Option<Vec<Arc<str>>> {
-    Some(names.iter().map(|name| Arc::from(*name)).collect())
+/// Each loaded from a folder of its name.
+fn names(names: &[&str]) -> Option<Vec<ListedAdapter>> {
+    let listed =
+        |name: &&str| ListedAdapter { name: Arc::from(*name), path: Some(format!("/loras/{name}").into()) };
+    Some(names.iter().map(listed).collect())
 }
 
 fn holders(directory: &Directory, name: &str) -> Vec<SocketAddr> {
@@ -47,6 +51,9 @@ fn adapters_are_known_by_who_has_them_until_that_is_old() {
     assert_eq!(holders(&directory, "chat"), [address(1)]);
     assert_eq!(directory.engine(address(1)).unwrap().adapters, names(&["chat", "sql"]));
     assert_eq!(directory.engine(address(3)).unwrap().adapters, None);
+    assert_eq!(directory.adapter_path(address(1), "sql").as_deref(), Some("/loras/sql"));
+    let unknown = [(address(3), "sql"), (address(1), "other"), (address(9), "sql")];
+    assert!(unknown.iter().all(|(address, name)| directory.adapter_path(*address, name).is_none()));
     // The first one has missed too many questions; a failed question changes nothing by itself.
     census.note(address(1), None, None, now.plus(1));
     let directory = census.directory(&fleet, now.plus(1));

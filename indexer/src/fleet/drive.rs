@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use warmpath_kv::StreamId;
 
 use super::metrics::{ByResult, FleetMetrics};
-use super::{Change, Endpoint, Fleet, Observation, View};
+use super::{Change, Endpoint, Fleet, Observation, Ports, View};
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::decide::metrics::DecideMetrics;
@@ -98,17 +98,14 @@ impl FleetDriver {
     /// Begins to read the events of one rank, where it has any.
     fn follow(&self, endpoint: &Endpoint, rank: u32, place: StreamId) {
         let spec = &endpoint.spec;
-        let Some(events) = spec.events.as_ref().and_then(|events| events.of_rank(rank)) else { return };
+        let Some(source) = spec.source(rank) else { return };
         let stream = StreamSpec {
             id: place,
             endpoint: endpoint.name.to_string(),
             rank,
-            events: events.to_string(),
-            replay: spec
-                .replay
-                .as_ref()
-                .and_then(|replay| replay.of_rank(rank))
-                .map(|replay| replay.to_string()),
+            events: source.events.to_string(),
+            replay: source.replay.map(|replay| replay.to_string()),
+            shared: spec.ports == Ports::Shared,
             model: self.model_of(endpoint),
         };
         if let Err(error) = self.ingest.add_stream(stream) {
@@ -164,6 +161,7 @@ mod tests {
             ranks: 2,
             events: Some(StreamAddress::new(format!("127.0.0.{host}"), 1)),
             replay: None,
+            ports: Ports::default(),
         });
         Observation::Listed { source: 0, endpoints: endpoints.collect() }
     }

@@ -18,6 +18,8 @@ pub struct EngineFigures {
     pub block_tokens: Option<f64>,
     /// Tokens that the KV cache has room for, in use or not.
     pub kv_tokens: Option<f64>,
+    /// It sleeps, without its cache.
+    pub is_asleep: Option<bool>,
 }
 
 /// Which figure a family gives.
@@ -45,6 +47,9 @@ const FIGURE_MAX: f64 = 1e9;
 /// A family whose value is always 1; what it tells is in its labels.
 const CACHE_CONFIG: &str = "vllm:cache_config_info";
 
+/// A family with a line for each state of sleep, 1 for the one that holds.
+const SLEEP_STATE: &str = "vllm:engine_sleep_state";
+
 /// The figures of each rank, `ranks` of them. The rank is the label `engine`; without it the line is of rank 0.
 /// Lines of the same family and rank (one per model name, say) add up.
 pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
@@ -52,6 +57,10 @@ pub fn parse(text: &str, ranks: usize) -> Vec<EngineFigures> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix(CACHE_CONFIG) {
             read_cache_config(rest, &mut figures);
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix(SLEEP_STATE) {
+            read_sleep_state(rest, &mut figures);
             continue;
         }
         let Some((field, rank, value)) = read_line(line) else { continue };
@@ -83,6 +92,16 @@ fn read_cache_config(rest: &str, figures: &mut [EngineFigures]) -> Option<()> {
     let size = |name| label(labels, name)?.parse().ok().and_then(sane);
     of_rank.kv_blocks = size("num_gpu_blocks").or(of_rank.kv_blocks);
     of_rank.block_tokens = size("block_size").or(of_rank.block_tokens);
+    Some(())
+}
+
+fn read_sleep_state(rest: &str, figures: &mut [EngineFigures]) -> Option<()> {
+    let (labels, rest) = rest.strip_prefix('{')?.rsplit_once('}')?;
+    let of_rank = figures.get_mut(rank_of(labels)?)?;
+    let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
+    if label(labels, "sleep_state")? == "awake" {
+        of_rank.is_asleep = Some(value == 0.0);
+    }
     Some(())
 }
 
@@ -152,6 +171,20 @@ sglang:num_running_reqs{model_name="m"} 1.0
         };
         let first = EngineFigures { running: Some(1.0), ..EngineFigures::default() };
         assert_eq!(parse(text, 2), [first, expected]);
+    }
+
+    #[test]
+    fn an_engine_sleeps_where_it_says_that_it_is_not_awake() {
+        let text = r#"vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="awake"} 0.0
+vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="weights_offloaded"} 1.0
+vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="discard_all"} 0.0
+vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="awake"} 1.0
+vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="discard_all"} 0.0
+vllm:engine_sleep_state{engine="2",model_name="m",sleep_state="awake"} x
+vllm:engine_sleep_state_created{engine="2",model_name="m",sleep_state="awake"} 0.0
+"#;
+        let asleep: Vec<_> = parse(text, 3).iter().map(|figures| figures.is_asleep).collect();
+        assert_eq!(asleep, [Some(true), Some(false), None]);
     }
 
     #[test]

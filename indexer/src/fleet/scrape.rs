@@ -30,6 +30,7 @@ pub struct Scraper {
     view: Arc<View>,
     own: OwnCountsOf,
     guess: GuessOf,
+    sleeps: Sleeps,
     metrics: FleetMetrics,
     client: EngineClient,
 }
@@ -57,16 +58,20 @@ pub type OwnCountsOf = Box<dyn Fn(StreamId) -> OwnCounts + Send + Sync>;
 /// Takes a guess of a place's tokens per block, where its events have not told yet.
 pub type GuessOf = Box<dyn Fn(StreamId, u32) + Send + Sync>;
 
+/// Is told of a place whose engine sleeps, although its events say that it holds blocks.
+pub type Sleeps = Box<dyn Fn(StreamId) + Send + Sync>;
+
 impl Scraper {
     pub fn new(
         config: Scrape,
         clock: Clock,
         view: Arc<View>,
         (own, guess): (OwnCountsOf, GuessOf),
+        sleeps: Sleeps,
         metrics: FleetMetrics,
     ) -> Self {
         let client = EngineClient::new(Duration::from_millis(config.timeout_ms));
-        Self { config, clock, view, own, guess, metrics, client }
+        Self { config, clock, view, own, guess, sleeps, metrics, client }
     }
 
     /// Runs until `stop`.
@@ -127,6 +132,9 @@ impl Scraper {
             let (own, now) = ((self.own)(rank.place), self.clock.now());
             if let (None, Some(tokens)) = (own.block_tokens, figures.block_tokens) {
                 (self.guess)(rank.place, u32::try_from(count(tokens)).unwrap_or(0));
+            }
+            if figures.is_asleep == Some(true) && own.held_blocks > 0 {
+                (self.sleeps)(rank.place);
             }
             let EngineFigures { running: Some(running), waiting, .. } = figures else { continue };
             let (running, waiting) = (count(running), count(waiting.unwrap_or(0.0)));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::StreamAddress;
 
 fn spec(host: u8) -> EndpointSpec {
     EndpointSpec {
@@ -7,6 +8,7 @@ fn spec(host: u8) -> EndpointSpec {
         ranks: 2,
         events: None,
         replay: None,
+        ports: Ports::default(),
         capacity: Capacity::default(),
         zone: None,
     }
@@ -72,6 +74,40 @@ fn every_incarnation_has_new_places() {
     let changes = fleet.apply(Observation::Listed { source: 0, endpoints: vec![more_ranks] });
     assert_eq!(summary(&changes), ["-1", "+1"]);
     assert!(all_new(&fleet));
+}
+
+/// What an engine says counts as long as its endpoint is there, and makes another incarnation of it.
+#[test]
+fn an_engine_that_is_asked_says_how_many_ranks_it_has_and_where() {
+    let mut fleet = Fleet::new(3);
+    let configured = Some(StreamAddress::new("10.0.0.1", 5557));
+    let asked = EndpointSpec { ports: Ports::Engine(None), ranks: 1, events: configured, ..spec(1) };
+    let listed = || Observation::Listed { source: 0, endpoints: vec![asked.clone(), spec(2)] };
+    let source = |port: u16| RankSource { events: StreamAddress::new("10.0.0.1", port), replay: None };
+    let told = |host, sources: &[RankSource]| Observation::Told {
+        address: spec(host).address,
+        sources: sources.to_vec(),
+    };
+    let events = |fleet: &Fleet| -> Vec<String> {
+        let endpoint = fleet.snapshot().by_name("10.0.0.1:8000").cloned().unwrap();
+        let sources = (0..).zip(&endpoint.ranks).filter_map(|(rank, _)| endpoint.spec.source(rank));
+        sources.map(|source| source.events.to_string()).collect()
+    };
+    fleet.apply(listed());
+    assert_eq!(events(&fleet), ["tcp://10.0.0.1:5557"], "until it has answered");
+    let both = [source(40_001), source(40_007)];
+    assert_eq!(summary(&fleet.apply(told(1, &both))), ["-1", "+1"]);
+    assert_eq!(events(&fleet), ["tcp://10.0.0.1:40001", "tcp://10.0.0.1:40007"]);
+    assert_eq!(summary(&fleet.apply(told(1, &both))), [""; 0], "the same again");
+    assert_eq!(summary(&fleet.apply(listed())), [""; 0]);
+    assert_eq!(summary(&fleet.apply(told(2, &both))), [""; 0], "it is not asked");
+    assert_eq!(summary(&fleet.apply(told(9, &both))), [""; 0], "nobody we know");
+    assert_eq!(summary(&fleet.apply(told(1, &[]))), ["-1", "+1"]);
+    assert_eq!(events(&fleet), ["tcp://10.0.0.1:5557"], "it says that there is nothing");
+    fleet.apply(told(1, &both));
+    fleet.apply(Observation::Listed { source: 0, endpoints: Vec::new() });
+    fleet.apply(listed());
+    assert_eq!(events(&fleet), ["tcp://10.0.0.1:5557"], "another process may have come");
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
-use warmpath_kv::{Index, Millis, StaleBy, StreamId, Trust};
+use warmpath_kv::{Index, Input, Millis, StaleBy, StreamId, Trust};
 use zmq::{Context, PollEvents};
 
 use crate::clock::Clock;
 
+use super::frames::RawBatch;
 use super::status::Board;
 use super::stream::Stream;
 use super::turn::{Ready, Turn, Yield};
@@ -138,6 +139,8 @@ impl Driver {
                     }
                     self.streams.insert(id, stream);
                 }
+                Ok(Command::Contradict(id)) => self.tell(id, Input::Contradicted),
+                Ok(Command::Asleep(id)) => self.tell(id, Input::Asleep),
                 Ok(Command::Remove(id)) => {
                     self.streams.remove(&id);
                     self.board.remove(id);
@@ -148,6 +151,14 @@ impl Driver {
                 Err(TryRecvError::Empty) => return Flow::Continue,
                 Ok(Command::Shutdown) | Err(TryRecvError::Disconnected) => return Flow::End,
             }
+        }
+    }
+
+    /// Tells a stream what was found out about its engine elsewhere.
+    fn tell(&mut self, id: StreamId, found: Input<RawBatch>) {
+        let turn = Turn { index: &self.index, now: self.clock.now() };
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.admit(found, turn);
         }
     }
 
@@ -216,6 +227,7 @@ mod tests {
             rank: 0,
             events: "tcp://127.0.0.1:1".to_owned(),
             replay: None,
+            shared: false,
             model: "m".to_owned(),
         };
         sender.send(Command::Add(spec, None)).unwrap();

@@ -24,7 +24,7 @@ type StreamCounter = (&'static str, &'static str, fn(&StreamStatus) -> u64);
 type StreamGauge = (&'static str, &'static str, fn(&StreamStatus) -> Option<f64>);
 
 /// Each with the labels `endpoint` and `rank`.
-const STREAM_COUNTERS: [StreamCounter; 17] = [
+const STREAM_COUNTERS: [StreamCounter; 18] = [
     ("kv_batches_published", "Event batches applied as published", |s| s.sequence.applied),
     ("kv_batches_replayed", "Event batches applied from a replay", |s| s.sequence.replayed),
     ("kv_batches_duplicate", "Event batches that had been applied already", |s| s.sequence.duplicates),
@@ -34,6 +34,11 @@ const STREAM_COUNTERS: [StreamCounter; 17] = [
         s.sequence.tail_batches
     }),
     ("kv_batches_undecodable", "Event batches that do not decode", |s| s.read.undecodable_batches),
+    (
+        "kv_batches_of_other_ranks",
+        "Event batches left out because they name another rank than the first one did",
+        |s| s.read.other_ranks,
+    ),
     ("kv_events", "Events read", |s| s.read.events),
     ("kv_events_skipped", "Events of an unknown type or with unreadable fields", |s| {
         s.read.unknown_events + s.read.malformed_events

@@ -57,6 +57,8 @@ pub struct ReadStats {
     pub malformed_events: u64,
     /// Fields skipped of events that were read.
     pub unknown_fields: u64,
+    /// Batches left out because they name another rank than those before, on a socket that should carry one.
+    pub other_ranks: u64,
     /// Connections on which the ZeroMQ handshake failed.
     pub handshakes_failed: u64,
 }

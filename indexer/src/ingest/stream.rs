@@ -9,6 +9,7 @@ use zmq::Context;
 
 use super::digest::LastBatch;
 use super::frames::{self, Framed, RawBatch};
+use super::ranks::RankFilter;
 use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
 use super::status::{ReadStats, StreamStatus};
 use super::turn::{Changed, Ready, Turn, Yield};
@@ -30,6 +31,7 @@ pub(super) struct Stream {
     /// Sockets made so far: part of each one's name.
     opened: u64,
     replay: Option<ReplaySocket>,
+    ranks: RankFilter,
     is_connected: bool,
     error: Option<zmq::Error>,
     sequencer: Sequencer<RawBatch>,
@@ -55,6 +57,7 @@ struct Warned {
     degraded: RateLimit,
     no_socket: RateLimit,
     undecodable: RateLimit,
+    other_ranks: RateLimit,
 }
 
 // === impl Stream ===
@@ -77,6 +80,7 @@ impl Stream {
             },
             last_made_us: resumed.as_ref().map_or(0, |resumed| resumed.made_us),
             last: resumed.map(|resumed| LastBatch::Digest(resumed.digest)),
+            ranks: RankFilter::new(spec.rank, spec.shared),
             spec,
             context,
             socket: None,
@@ -194,6 +198,7 @@ impl Stream {
                 Ok(Some(ConnectionEvent::Connected)) => {
                     tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events connected");
                     self.is_connected = true;
+                    self.ranks.begin_anew();
                     self.admit(Input::Connected, turn);
                 }
                 Ok(Some(ConnectionEvent::Disconnected)) => {
@@ -222,7 +227,10 @@ impl Stream {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(socket) = &self.socket else { return read };
             match frames::receive(&socket.events) {
-                Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Published { seq, batch }, turn),
+                Ok(Some(Framed::Batch { seq, batch })) if self.is_own(&batch, turn) => {
+                    self.admit(Input::Published { seq, batch }, turn);
+                }
+                Ok(Some(Framed::Batch { .. })) => {}
                 // An end marker belongs to a replay, not here.
                 Ok(Some(Framed::Malformed | Framed::End)) => self.count_malformed(),
                 Ok(None) => return read,
@@ -240,11 +248,16 @@ impl Stream {
         let mut read = Yield::Nothing;
         for _ in 0..MESSAGES_PER_TURN {
             // Handing in an answer may end the replay or begin another.
-            let Some(replay) = &mut self.replay else { return read };
+            let Some(replay) = &self.replay else { return read };
             match frames::receive(&replay.answers) {
-                Ok(Some(Framed::Batch { seq, batch })) => self.admit(Input::Replayed { seq, batch }, turn),
+                Ok(Some(Framed::Batch { seq, batch })) if self.is_own(&batch, turn) => {
+                    self.admit(Input::Replayed { seq, batch }, turn);
+                }
+                Ok(Some(Framed::Batch { .. })) => {}
                 Ok(Some(Framed::End)) => {
-                    replay.end();
+                    if let Some(replay) = &mut self.replay {
+                        replay.end();
+                    }
                     self.admit(Input::ReplayEnded, turn);
                 }
                 Ok(Some(Framed::Malformed)) => self.count_malformed(),
@@ -259,6 +272,21 @@ impl Stream {
             read = Yield::All;
         }
         Yield::Part
+    }
+
+    /// Whether the batch is of this stream's rank. Where the socket is not meant to carry others, that is said.
+    fn is_own(&mut self, batch: &RawBatch, turn: Turn<'_>) -> bool {
+        if self.ranks.admits(&batch.0) {
+            return true;
+        }
+        if !self.spec.shared {
+            self.read.other_ranks += 1;
+            self.changed = self.changed.max(Changed::Progress);
+            if self.warned.other_ranks.admit(turn.now) {
+                warnings::other_ranks(&self.spec);
+            }
+        }
+        false
     }
 
     fn count_malformed(&mut self) {
@@ -277,7 +305,7 @@ impl Stream {
 
     // --- sequence and index ---
 
-    fn admit(&mut self, input: Input<RawBatch>, turn: Turn<'_>) {
+    pub(super) fn admit(&mut self, input: Input<RawBatch>, turn: Turn<'_>) {
         self.changed = self.changed.max(match input {
             Input::Tick => Changed::Nothing,
             Input::Published { .. } | Input::Replayed { .. } => Changed::Progress,

@@ -52,6 +52,7 @@ pub(super) fn degraded(spec: &StreamSpec, reason: &str) {
             "set `replay_endpoint` in the engine's --kv-events-config and `replay` here, and lost events can be had again"
         }
         ("buffer_too_short", _) => "raise `buffer_steps` in the engine's --kv-events-config",
+        ("contradicted", _) => "look in the engine's log for its event publisher",
         ("replay_failed", _) => "check the replay address (rank r listens on port + r)",
         _ => "",
     };
@@ -62,6 +63,18 @@ pub(super) fn degraded(spec: &StreamSpec, reason: &str) {
         reason,
         hint,
         "KV events were lost; the index of this endpoint is incomplete until its cache is emptied or it restarts"
+    );
+}
+
+/// Several ranks publish where one was expected.
+pub(super) fn other_ranks(spec: &StreamSpec) {
+    tracing::warn!(
+        stream = %spec.id,
+        endpoint = %spec.endpoint,
+        rank = spec.rank,
+        events = %spec.events,
+        hint = "set `ranks` to how many there are, and `rank_ports: shared` if one socket carries them all",
+        "several ranks publish KV events at one address; only those of the first one heard are read"
     );
 }
 

@@ -109,9 +109,14 @@ fn group_to_wire(group: &GroupImage) -> v1::KvGroup {
     let kind = match group.kind {
         GroupKind::Full => v1::kv_group::Kind::Full(true),
         GroupKind::SlidingWindow { tokens } => v1::kv_group::Kind::SlidingWindow(tokens),
-        GroupKind::Other => v1::kv_group::Kind::Other(true),
+        GroupKind::Recurrent | GroupKind::Other => v1::kv_group::Kind::Other(true),
     };
-    v1::KvGroup { index: group.index, kind: Some(kind), block_size: group.block_size }
+    v1::KvGroup {
+        index: group.index,
+        kind: Some(kind),
+        block_size: group.block_size,
+        recurrent: group.kind == GroupKind::Recurrent,
+    }
 }
 
 fn pool_to_wire(pool: PoolImage) -> v1::KvPool {
@@ -178,6 +183,7 @@ fn group_from_wire(group: &v1::KvGroup) -> Result<GroupImage, FormatError> {
     let kind = match group.kind {
         Some(v1::kv_group::Kind::Full(_)) => GroupKind::Full,
         Some(v1::kv_group::Kind::SlidingWindow(tokens)) => GroupKind::SlidingWindow { tokens },
+        Some(v1::kv_group::Kind::Other(_)) if group.recurrent => GroupKind::Recurrent,
         Some(v1::kv_group::Kind::Other(_)) => GroupKind::Other,
         None => return Err(FormatError::Missing("the kind of a group")),
     };

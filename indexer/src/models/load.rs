@@ -8,7 +8,7 @@ use warmpath_prompt::{
     Cuts, EncoderChoice, EncoderKind, EngineVersion, LoadError, ModelFiles, ModelPrompt, ParseVersionError,
 };
 
-use super::{LoadId, Model, Release, ToldBy};
+use super::{LoadId, Model, NotHashed, Release, ToldBy};
 use crate::config::{BlockHash, ContentFormat, ModelConfig};
 
 /// Why a model cannot be served.
@@ -39,7 +39,7 @@ pub(super) fn unloaded(name: &str) -> Model {
         renderer: None,
         release,
         load,
-        block_hash: None,
+        block_hash: Err(NotHashed::Algorithm),
         is_loaded: false,
         is_retired: false,
     }
@@ -65,13 +65,13 @@ pub(super) fn model(
     Ok(Model { renderer, release, block_hash, is_loaded: true, ..unloaded(&config.name) })
 }
 
-/// How engines of this release hash their blocks; `None`: not known.
-fn block_hash(config: &BlockHash, version: EngineVersion) -> Option<NativeHasher> {
-    let algorithm = NativeAlgorithm::by_name(config.algorithm)?;
-    let fixed = (version >= SEED_FIXED_SINCE).then_some(SEED_DEFAULT);
-    let seed = config.seed.as_deref().or(fixed)?;
+/// How engines of this release hash their blocks.
+fn block_hash(config: &BlockHash, version: EngineVersion) -> Result<NativeHasher, NotHashed> {
+    let algorithm = NativeAlgorithm::by_name(config.algorithm).ok_or(NotHashed::Algorithm)?;
+    let is_fixed = version >= SEED_FIXED_SINCE && algorithm.resists_collisions();
+    let seed = config.seed.as_deref().or(is_fixed.then_some(SEED_DEFAULT)).ok_or(NotHashed::Seed)?;
     let form = if version >= KEYS_TAGGED_SINCE { NativeKeyForm::Tagged } else { NativeKeyForm::Plain };
-    Some(NativeHasher::new(algorithm, seed, form))
+    Ok(NativeHasher::new(algorithm, seed, form))
 }
 
 fn renderer(

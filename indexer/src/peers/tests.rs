@@ -7,7 +7,7 @@ use warmpath_proto::v1::ledger_change::What;
 use super::*;
 use crate::answers::ResponseKey;
 use crate::books::{DecisionIds, Placed};
-use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation};
+use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Ports};
 use crate::ledger::{Event, Forecast};
 
 /// Everything that one indexer has, and its view of two endpoints.
@@ -29,6 +29,7 @@ impl Indexer {
             ranks: 1,
             events: None,
             replay: None,
+            ports: Ports::default(),
             capacity: crate::fleet::Capacity::default(),
             zone: None,
         });

@@ -71,7 +71,7 @@ impl Reporter {
 // === impl Forecast ===
 
 impl Forecast {
-    fn predicted(&self, place: StreamId) -> Option<u32> {
+    pub(super) fn predicted(&self, place: StreamId) -> Option<u32> {
         self.cached_tokens.iter().find(|(candidate, _)| *candidate == place).map(|(_, tokens)| *tokens)
     }
 }

@@ -1,4 +1,7 @@
+use std::net::SocketAddr;
+
 use super::*;
+use crate::fleet::{Capacity, EndpointSpec, Fleet, ModelIndex, Observation, Ports};
 
 fn stream(id: u32, trust: Trust, batches: u64) -> StreamStatus {
     let mut status = StreamStatus::new(StreamId(id), format!("10.0.0.{id}:8000"), 0);
@@ -7,10 +10,19 @@ fn stream(id: u32, trust: Trust, batches: u64) -> StreamStatus {
     status
 }
 
+/// Of a stream whose last batch came then.
+fn heard(id: u32, trust: Trust, at: u64) -> StreamStatus {
+    StreamStatus { last_batch_at: Some(Millis(at)), ..stream(id, trust, 1) }
+}
+
 /// Streams missing now, and those of them that were not before.
 fn look(watch: &SourceWatch, streams: &[StreamStatus], now: u64) -> (i64, Vec<u32>) {
-    let new = watch.look(streams.to_vec(), Millis(now));
-    (watch.missing.get(), new.iter().map(|stream| stream.id.0).collect())
+    let look = watch.look(&Snapshot::default(), streams, Millis(now));
+    let new = look.new.iter().filter_map(|missing| match missing {
+        Missing::Stream { id, .. } => Some(id.0),
+        Missing::Endpoint(_) => None,
+    });
+    (watch.missing.get(), new.collect())
 }
 
 #[test]
@@ -20,8 +32,10 @@ fn a_silent_stream_is_missing_until_something_comes_of_it() {
     let silent = [others[0].clone(), others[1].clone(), stream(3, Trust::Silent, 0)];
     assert_eq!(look(&watch, &others, 0), (0, vec![]));
     assert_eq!(look(&watch, &silent, 1_000), (1, vec![3]));
+    assert_eq!(watch.missing(), ["KV events of 10.0.0.3:8000/0: nothing was ever heard"]);
     assert_eq!(look(&watch, &silent, 2_000), (1, vec![]), "told once");
     assert_eq!(look(&watch, &others, 3_000), (0, vec![]));
+    assert!(watch.missing().is_empty());
 }
 
 /// Its replay answered, so it is not silent; but it has published nothing.
@@ -41,7 +55,54 @@ fn an_engine_that_serves_and_publishes_nothing_is_missing_after_a_while() {
 fn an_idle_engine_is_not_missing_and_a_stream_that_went_is_forgotten() {
     let watch = SourceWatch::default();
     (0..99).for_each(|_| watch.served(StreamId(1), Millis(0)));
+    watch.owes(StreamId(1), Evidence::Said, Millis(0));
     assert_eq!(look(&watch, &[stream(1, Trust::Live, 0)], 60_000), (0, vec![]));
     look(&watch, &[], 61_000);
-    assert!(watch.state.lock().served.is_empty());
+    let state = watch.state.lock();
+    assert!(state.served.is_empty() && state.owed.is_empty());
+}
+
+/// C2, C11: it published once, and what it holds now is not what it told.
+#[test]
+fn an_engine_that_computes_blocks_and_tells_of_none_is_distrusted_and_missing_until_it_does() {
+    let watch = SourceWatch::default();
+    let owes = |times: [u64; 3]| times.map(|at| watch.owes(StreamId(1), Evidence::Said, Millis(at)));
+    let distrusted =
+        |stream: StreamStatus, now| watch.look(&Snapshot::default(), &[stream], Millis(now)).distrust;
+    owes([1_000, 2_000, 3_000]);
+    assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 60_000), [], "it told after the last one");
+    owes([61_000, 62_000, 63_000]);
+    assert_eq!(distrusted(heard(1, Trust::Recovering, 3_000), 67_000), [], "what it told is on its way");
+    assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 67_000), [StreamId(1)]);
+    assert_eq!(
+        watch.missing(),
+        ["KV events of 10.0.0.1:8000/0: it computes blocks that it does not tell of"]
+    );
+    assert_eq!(look(&watch, &[heard(1, Trust::Live, 3_000)], 68_000), (1, vec![]), "told once");
+    assert_eq!(look(&watch, &[heard(1, Trust::Live, 68_500)], 69_000), (0, vec![]));
+    assert_eq!(watch.contradicted.get(), 1);
+}
+
+/// C12: asked where it publishes, it names no place.
+#[test]
+fn an_engine_that_does_not_say_where_it_publishes_is_missing_after_a_while() {
+    let watch = SourceWatch::default();
+    let mut fleet = Fleet::new(3);
+    let endpoints = [(1, Ports::Engine(None)), (2, Ports::Offset)].map(|(host, ports)| EndpointSpec {
+        address: SocketAddr::from(([10, 0, 0, host], 8000)),
+        model: ModelIndex(0),
+        ranks: 1,
+        events: None,
+        replay: None,
+        ports,
+        capacity: Capacity::default(),
+        zone: None,
+    });
+    fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
+    let look = |now| {
+        let new = watch.look(&fleet.snapshot(), &[], Millis(now)).new;
+        (watch.missing.get(), new.len())
+    };
+    assert_eq!([1_000, 10_999, 11_000, 12_000].map(look), [(0, 0), (0, 0), (1, 1), (1, 0)]);
+    assert_eq!(watch.missing(), ["KV events of 10.0.0.1:8000: its engine does not say where they are"]);
 }

@@ -40,15 +40,13 @@ impl Bench {
     }
 
     pub(crate) fn add(&self, id: StreamId, events: &str, replay: Option<&str>) {
-        let spec = StreamSpec {
-            id,
-            endpoint: "127.0.0.1:8000".to_owned(),
-            rank: 0,
-            events: events.to_owned(),
-            replay: replay.map(str::to_owned),
-            model: "m".to_owned(),
-        };
-        self.ingest.add_stream(spec).expect("the thread runs");
+        self.ingest.add_stream(spec(id, 0, events, replay)).expect("the thread runs");
+    }
+
+    /// Follows one rank of an engine whose ranks publish on one socket.
+    pub(crate) fn follow_shared(&self, id: StreamId, rank: u32, engine: &Engine) {
+        let of_rank = spec(id, rank, &engine.events, Some(&engine.replays));
+        self.ingest.add_stream(StreamSpec { shared: true, ..of_rank }).expect("the thread runs");
     }
 
     pub(crate) fn status(&self, id: StreamId) -> Option<StreamStatus> {
@@ -126,5 +124,17 @@ impl Bench {
             engine.serve();
             assert!(start.elapsed() < PATIENCE, "{what}; now {:?}", self.ingest.status());
         }
+    }
+}
+
+fn spec(id: StreamId, rank: u32, events: &str, replay: Option<&str>) -> StreamSpec {
+    StreamSpec {
+        id,
+        endpoint: "127.0.0.1:8000".to_owned(),
+        rank,
+        events: events.to_owned(),
+        replay: replay.map(str::to_owned),
+        shared: false,
+        model: "m".to_owned(),
     }
 }

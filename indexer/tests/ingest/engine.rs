@@ -21,14 +21,18 @@ pub(crate) enum Replay {
     Hangs,
 }
 
+/// Ranks that an engine may have.
+const RANKS: usize = 2;
+
 pub(crate) struct Engine {
     publisher: zmq::Socket,
     router: zmq::Socket,
     framing: Framing,
     pub(crate) replay: Replay,
-    /// Batches that the replay keeps, by number.
-    kept: BTreeMap<u64, Vec<u8>>,
-    next: u64,
+    /// Batches that the replay keeps, by number and rank.
+    kept: BTreeMap<(u64, u8), Vec<u8>>,
+    /// Of each rank's batches; all of them use the same sockets.
+    next: [u64; RANKS],
     /// First numbers of the questions asked.
     pub(crate) questions: Vec<u64>,
     pub(crate) events: String,
@@ -64,7 +68,7 @@ impl Engine {
             framing,
             replay: Replay::Answers,
             kept: BTreeMap::new(),
-            next: 0,
+            next: [0; RANKS],
             questions: Vec::new(),
         }
     }
@@ -77,21 +81,29 @@ impl Engine {
     }
 
     pub(crate) fn publish(&mut self, events: &[Vec<u8>]) {
-        let payload = batch(events);
+        let payload = batch(0, events);
         self.publish_payload(payload);
+    }
+
+    /// The same of one of several ranks.
+    pub(crate) fn publish_of(&mut self, rank: u8, events: &[Vec<u8>]) {
+        let payload = batch(rank, events);
+        let number = self.next[usize::from(rank)].to_be_bytes().to_vec();
+        self.publish_frames(vec![b"topic".to_vec(), number, payload.clone()]);
+        self.keep(rank, payload);
     }
 
     /// The same under a topic of an engine's choice.
     pub(crate) fn publish_under(&mut self, topic: &str, events: &[Vec<u8>]) {
-        let (number, payload) = (self.next.to_be_bytes().to_vec(), batch(events));
+        let (number, payload) = (self.next[0].to_be_bytes().to_vec(), batch(0, events));
         self.publish_frames(vec![topic.as_bytes().to_vec(), number, payload.clone()]);
-        self.keep(payload);
+        self.keep(0, payload);
     }
 
     pub(crate) fn publish_payload(&mut self, payload: Vec<u8>) {
-        let number = self.next.to_be_bytes().to_vec();
+        let number = self.next[0].to_be_bytes().to_vec();
         self.publish_frames(vec![b"topic".to_vec(), number, payload.clone()]);
-        self.keep(payload);
+        self.keep(0, payload);
     }
 
     pub(crate) fn publish_frames(&self, frames: Vec<Vec<u8>>) {
@@ -100,17 +112,27 @@ impl Engine {
 
     /// A batch that is published but does not arrive.
     pub(crate) fn lose(&mut self, events: &[Vec<u8>]) {
-        self.keep(batch(events));
+        self.lose_of(0, events);
+    }
+
+    pub(crate) fn lose_of(&mut self, rank: u8, events: &[Vec<u8>]) {
+        self.keep(rank, batch(rank, events));
+    }
+
+    /// Batches of the rank so far.
+    pub(crate) fn published(&self, rank: u8) -> u64 {
+        self.next[usize::from(rank)]
     }
 
     /// Its buffer no longer holds batches before this one.
     pub(crate) fn forget_before(&mut self, seq: u64) {
-        self.kept = self.kept.split_off(&seq);
+        self.kept = self.kept.split_off(&(seq, 0));
     }
 
-    fn keep(&mut self, payload: Vec<u8>) {
-        self.kept.insert(self.next, payload);
-        self.next += 1;
+    fn keep(&mut self, rank: u8, payload: Vec<u8>) {
+        let next = &mut self.next[usize::from(rank)];
+        self.kept.insert((*next, rank), payload);
+        *next += 1;
     }
 
     /// Answers what was asked, and waits for questions for some milliseconds otherwise.
@@ -133,7 +155,7 @@ impl Engine {
                 return;
             }
         };
-        for (seq, payload) in self.kept.range(from..).filter(|(seq, _)| !lost.contains(seq)) {
+        for ((seq, _), payload) in self.kept.range((from, 0)..).filter(|((seq, _), _)| !lost.contains(seq)) {
             self.answer(client, b"topic", &seq.to_be_bytes(), payload);
         }
         self.answer(client, b"", &[0xff; 8], b"");
@@ -168,13 +190,14 @@ pub(crate) fn cleared() -> Vec<u8> {
 
 const NIL: u8 = 0xc0;
 
-fn batch(events: &[Vec<u8>]) -> Vec<u8> {
+fn batch(rank: u8, events: &[Vec<u8>]) -> Vec<u8> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let mut bytes = vec![0x93, 0xcb];
     bytes.extend(now.as_secs_f64().to_be_bytes());
     bytes.push(0x90 | short(events.len()));
     bytes.extend(events.concat());
-    bytes.push(0);
+    assert!(rank < 0x80, "only small numbers");
+    bytes.push(rank);
     bytes
 }
 

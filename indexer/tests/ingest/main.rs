@@ -9,4 +9,5 @@ mod gaps;
 mod logs;
 mod metrics;
 mod mirror;
+mod ranks;
 mod sources;

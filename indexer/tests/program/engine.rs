@@ -72,6 +72,29 @@ impl Engine {
         self.publish(Value::Array(event));
     }
 
+    /// The same in the main pool, computed with an adapter.
+    pub(crate) fn store_behind_with(
+        &mut self,
+        adapter: &str,
+        parent: u64,
+        hashes: &[u64],
+        ids: std::ops::Range<u32>,
+    ) {
+        let extras = Value::Array(vec![Value::Array(vec![adapter.into()]); hashes.len()]);
+        let event = vec![
+            "BlockStored".into(),
+            Value::Array(hashes.iter().map(|hash| Value::from(*hash)).collect()),
+            parent.into(),
+            Value::Array(ids.map(Value::from).collect()),
+            BLOCK.into(),
+            1.into(),
+            "GPU".into(),
+            adapter.into(),
+            extras,
+        ];
+        self.publish(Value::Array(event));
+    }
+
     /// Publishes that a block was copied to the host's memory.
     pub(crate) fn offload(&mut self, hash: u32) {
         let hashes = Value::Array(vec![hash.into()]);

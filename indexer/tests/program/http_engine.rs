@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// Makes the answer to a JSON body; None: 404.
-type Answerer = Box<dyn Fn(&Value) -> Option<(u16, Value)> + Send>;
+type Answerer = Box<dyn Fn(&Value) -> Option<(u16, String)> + Send>;
 
 /// A server on a free port; paths that nobody set are not found.
 pub(crate) struct HttpEngine {
@@ -38,18 +38,26 @@ impl HttpEngine {
 
     /// Answers every question at `path` with this.
     pub(crate) fn say(&self, path: &str, page: Value) {
-        self.answer(path, move |_| Some((200, page.clone())));
+        self.say_text(path, page.to_string());
+    }
+
+    /// The same, which need not be JSON.
+    pub(crate) fn say_text(&self, path: &str, page: String) {
+        self.pages.lock().insert(path.to_owned(), Box::new(move |_| Some((200, page.clone()))));
     }
 
     /// Answers questions at `path` by their body.
     pub(crate) fn answer(&self, path: &str, by: impl Fn(&Value) -> Option<(u16, Value)> + Send + 'static) {
-        self.pages.lock().insert(path.to_owned(), Box::new(by));
+        let as_text = move |body: &Value| by(body).map(|(status, page)| (status, page.to_string()));
+        self.pages.lock().insert(path.to_owned(), Box::new(as_text));
     }
 
-    /// Lists the base model `tiny` and these adapters.
+    /// Lists the base model `tiny` and these adapters, each loaded from a folder of its name.
     pub(crate) fn list(&self, adapters: &[&str]) {
         let base = json!({ "id": "tiny", "object": "model", "root": "/models/tiny", "parent": null });
-        let adapters = adapters.iter().map(|name| json!({ "id": name, "object": "model", "parent": "tiny" }));
+        let adapters = adapters.iter().map(|name| {
+            json!({ "id": name, "object": "model", "root": format!("/loras/{name}"), "parent": "tiny" })
+        });
         let data: Vec<Value> = std::iter::once(base).chain(adapters).collect();
         self.say("/v1/models", json!({ "object": "list", "data": data }));
     }
@@ -69,7 +77,7 @@ async fn answer(State(pages): State<Pages>, uri: Uri, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let answer = pages.lock().get(uri.path()).and_then(|by| by(&body));
     match answer {
-        Some((status, page)) => (StatusCode::from_u16(status).unwrap(), page.to_string()).into_response(),
+        Some((status, page)) => (StatusCode::from_u16(status).unwrap(), page).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -30,6 +30,11 @@ async fn fleet(count: usize, reservation_ms: u64) -> Vec<Indexer> {
 }
 
 async fn start(count: usize, reservation_ms: u64, are_peers: bool) -> Vec<Indexer> {
+    start_over(ENDPOINTS, count, reservation_ms, are_peers).await
+}
+
+/// The same over so many endpoints.
+async fn start_over(endpoints: usize, count: usize, reservation_ms: u64, are_peers: bool) -> Vec<Indexer> {
     let ports: Vec<u16> = {
         let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
@@ -37,7 +42,7 @@ async fn start(count: usize, reservation_ms: u64, are_peers: bool) -> Vec<Indexe
     let peers: Vec<String> =
         ports.iter().filter(|_| are_peers).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
     let endpoints: String =
-        (0..ENDPOINTS).map(|i| format!("    - {{ address: \"{}\" }}\n", endpoint(i))).collect();
+        (0..endpoints).map(|i| format!("    - {{ address: \"{}\" }}\n", endpoint(i))).collect();
     join_all(ports.iter().map(async |port| {
         let yaml = format!(
             "listen: {{ grpc: \"127.0.0.1:{port}\", admin: \"127.0.0.1:0\" }}\n\
@@ -91,6 +96,40 @@ async fn imbalance(indexers: &[Indexer]) -> f64 {
         report(&mut clients[0], vec![end(id, &endpoint(place), None)]).await;
     }
     sum / f64::from(samples)
+}
+
+/// Fifteen of sixteen endpoints have something to do; four indexers, each asked by a client of its own, get two hundred requests
+/// at once. All of them see the same best endpoint, and none of them all of the burst.
+// D21 (ai-dynamo/dynamo#589)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_over_four_indexers_does_not_pile_up_on_the_one_best_endpoint() {
+    const MANY: usize = 16;
+    let indexers = start_over(MANY, 4, 30_000, true).await;
+    for indexer in &indexers {
+        let followed = async || indexer.metric("warmpath_peer_followers").await == 3.0;
+        eventually("all follow all", followed).await;
+    }
+    let clients: Vec<ScorerClient<Channel>> = join_all(indexers.iter().map(Indexer::client)).await;
+    for _ in 1..MANY {
+        clients[0].clone().score(tokens(0..1000)).await.unwrap();
+    }
+    for indexer in &indexers {
+        let idle = async || indexer.loads().await.iter().filter(|(_, queued, _)| *queued == 0).count();
+        eventually("all see the one that is idle", async || idle().await == 1).await;
+    }
+    let burst = (0..200).map(|number| {
+        let mut client = clients[number % 4].clone();
+        async move { client.score(tokens(0..500)).await.unwrap().into_inner().candidates[0].endpoint.clone() }
+    });
+    let mut picks = std::collections::HashMap::<String, usize>::new();
+    for pick in join_all(burst).await {
+        *picks.entry(pick).or_default() += 1;
+    }
+    let most = picks.values().max().unwrap();
+    assert!(picks.len() == MANY && *most < 200 * 2 / MANY, "{picks:?}");
+    for indexer in indexers {
+        indexer.stop().await;
+    }
 }
 
 async fn all_idle(indexer: &Indexer) -> bool {

@@ -1325,6 +1325,9 @@ pub struct KvGroup {
     /// Tokens.
     #[prost(uint32, tag = "5")]
     pub block_size: u32,
+    /// Holds checkpoints of recurrent state; beside `other`.
+    #[prost(bool, tag = "6")]
+    pub recurrent: bool,
     #[prost(oneof = "kv_group::Kind", tags = "2, 3, 4")]
     pub kind: ::core::option::Option<kv_group::Kind>,
 }

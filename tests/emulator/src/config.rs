@@ -45,6 +45,9 @@ pub struct EmulatorConfig {
     /// Where rank 0 answers replay requests, likewise.
     #[arg(long, requires = "events")]
     pub replay: Option<String>,
+    /// All ranks publish and answer on the sockets of rank 0, as behind a forwarder; each still counts its own batches.
+    #[arg(long, requires = "events")]
+    pub one_socket: bool,
     /// First frame of event messages.
     #[arg(long, default_value = "")]
     pub topic: String,
@@ -146,6 +149,7 @@ impl Default for EmulatorConfig {
             http: defaults::HTTP,
             events: None,
             replay: None,
+            one_socket: false,
             topic: String::new(),
             buffer_steps: defaults::BUFFER_STEPS,
             vllm_version: defaults::VERSION,

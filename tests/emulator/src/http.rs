@@ -15,7 +15,7 @@ mod render;
 mod responses;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -31,7 +31,7 @@ use crate::connection::Cut;
 use crate::core::Lora;
 use crate::faults::HttpFate;
 use crate::rank::RankHandle;
-use crate::server::{Control, Shared};
+use crate::server::{Addresses, Control, Shared};
 use answer::Api;
 use error::ApiError;
 use responses::ResponseStore;
@@ -46,6 +46,8 @@ pub(crate) struct App(Arc<AppState>);
 struct AppState {
     shared: Arc<Shared>,
     ranks: Vec<RankHandle>,
+    addresses: Addresses,
+    is_asleep: AtomicBool,
     control: mpsc::WeakSender<Control>,
     started_unix: f64,
     next_rank: AtomicUsize,
@@ -62,11 +64,14 @@ impl App {
         shared: Arc<Shared>,
         boot: u64,
         ranks: Vec<RankHandle>,
+        addresses: Addresses,
         control: mpsc::WeakSender<Control>,
     ) -> Self {
         Self(Arc::new(AppState {
             shared,
             ranks,
+            addresses,
+            is_asleep: AtomicBool::new(false),
             control,
             started_unix: unix_seconds(),
             next_rank: AtomicUsize::new(0),
@@ -141,6 +146,10 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/embeddings", post(embeddings::create))
         .route("/tokenize", post(info::tokenize))
         .route("/reset_prefix_cache", post(info::reset_prefix_cache))
+        .route("/kv_event_sources", get(info::kv_event_sources))
+        .route("/sleep", post(info::sleep))
+        .route("/wake_up", post(info::wake_up))
+        .route("/is_sleeping", get(info::is_sleeping))
         .route("/emulator/requests", get(control::requests).delete(control::clear_requests))
         .route("/emulator/faults", get(control::faults).post(control::inject))
         .route("/emulator/state", get(control::state))

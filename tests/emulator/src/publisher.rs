@@ -1,11 +1,14 @@
-//! The event sockets of one rank: a thread with a PUB socket and the ROUTER that answers replay requests.
+//! The event sockets of one rank, or of all where they share them: a thread with a PUB socket and the ROUTER that answers replay
+//! requests.
 //!
-//! In come event lists through a bounded queue, out go numbered messages. The thread owns the sequence number, the
-//! replay buffer and the sockets; it never looks into an event. As in the real publisher it serves at most one replay
-//! request per turn, and a turn is a batch or the idle wake.
+//! In come event lists through a bounded queue, out go numbered messages. The thread owns the sequence number and the
+//! replay buffer of each rank, and the sockets; it never looks into an event. As in the real publisher it serves at most one
+//! replay request per turn, and a turn is a batch or the idle wake.
 
 mod stream;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -30,7 +33,8 @@ const BIND_RETRY: Duration = Duration::from_millis(10);
 /// What a publisher needs to know.
 #[derive(Debug, Clone)]
 pub(crate) struct PublisherConfig {
-    pub(crate) rank: u32,
+    /// Whose events these are.
+    pub(crate) ranks: Range<u32>,
     /// Addresses to bind; port 0 takes a free one.
     pub(crate) events: String,
     pub(crate) replay: Option<String>,
@@ -52,11 +56,15 @@ pub struct BindError {
     source: zmq::Error,
 }
 
-/// Handle of a running publisher; dropping it ends the thread once the queue is empty.
+/// Events of a rank.
+type OfRank = (u32, Vec<KvEvent>);
+
+/// One rank's handle of a running publisher; dropping all of them ends the thread once the queue is empty.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    queue: SyncSender<Vec<KvEvent>>,
-    thread: JoinHandle<()>,
+    rank: u32,
+    queue: SyncSender<OfRank>,
+    thread: Arc<JoinHandle<()>>,
     events: String,
     replay: Option<String>,
 }
@@ -78,8 +86,9 @@ impl Publisher {
         let replay_address =
             replay.as_ref().zip(config.replay.as_deref()).map(|(socket, asked)| bound(socket, asked));
         let (queue, input) = sync_channel(QUEUE_MAX);
+        let rank = config.ranks.start;
         let worker = Worker {
-            stream: Stream::new(config.buffer_steps),
+            streams: config.ranks.clone().map(|rank| (rank, Stream::new(config.buffer_steps))).collect(),
             sockets: Sockets {
                 events,
                 replay,
@@ -90,7 +99,13 @@ impl Publisher {
             config,
         };
         let thread = std::thread::spawn(move || worker.run(&input));
-        Ok(Self { queue, thread, events: events_address, replay: replay_address })
+        Ok(Self { rank, queue, thread: Arc::new(thread), events: events_address, replay: replay_address })
+    }
+
+    /// The same publisher for another of its ranks.
+    pub(crate) fn of_rank(&self, rank: u32) -> Self {
+        let (queue, thread) = (self.queue.clone(), self.thread.clone());
+        Self { rank, queue, thread, events: self.events.clone(), replay: self.replay.clone() }
     }
 
     /// Address of the PUB socket.
@@ -105,16 +120,16 @@ impl Publisher {
 
     /// Queues one batch; false if the queue is full or the thread gone.
     pub(crate) fn publish(&self, events: Vec<KvEvent>) -> bool {
-        match self.queue.try_send(events) {
+        match self.queue.try_send((self.rank, events)) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
     }
 
-    /// Ends the thread and closes the sockets. Blocks until both are done.
+    /// Ends the thread and closes the sockets, if no other rank needs them. Blocks until both are done.
     pub(crate) fn stop(self) {
         drop(self.queue);
-        if self.thread.join().is_err() {
+        if Arc::into_inner(self.thread).is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the event publisher panicked");
         }
     }
@@ -146,26 +161,29 @@ fn open(
 
 /// What runs in the thread.
 struct Worker {
-    stream: Stream,
+    streams: BTreeMap<u32, Stream>,
     sockets: Sockets,
     faults: Arc<SharedFaults>,
     config: PublisherConfig,
 }
 
 impl Worker {
-    fn run(mut self, input: &Receiver<Vec<KvEvent>>) {
+    fn run(mut self, input: &Receiver<OfRank>) {
         let idle_wake = IDLE_WAKE.div_f64(self.config.speedup);
         loop {
             self.answer_one_replay();
-            let due = self.stream.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+            let due = self.streams.values().filter_map(Stream::next_due).min();
+            let due = due.map(|due| due.saturating_duration_since(Instant::now()));
             let wait = due.map_or(idle_wake, |due| due.min(idle_wake));
             match input.recv_timeout(wait) {
-                Ok(events) => self.take(&events),
+                Ok((rank, events)) => self.take(rank, &events),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            for message in self.stream.take_due(Instant::now()) {
-                self.sockets.send(&message);
+            for stream in self.streams.values_mut() {
+                for message in stream.take_due(Instant::now()) {
+                    self.sockets.send(&message);
+                }
             }
         }
     }
@@ -173,16 +191,17 @@ impl Worker {
     /// Serves one replay question if one waits.
     fn answer_one_replay(&self) {
         let Some(question) = self.sockets.replay_question() else { return };
-        if !self.faults.leaves_unanswered(self.config.rank) {
-            self.sockets.answer_replay(&question, &self.stream);
+        if !self.faults.leaves_unanswered(self.config.ranks.start) {
+            self.sockets.answer_replay(&question, self.streams.values());
         }
     }
 
-    fn take(&mut self, events: &[KvEvent]) {
-        let fate = self.faults.batch_fate(self.config.rank);
+    fn take(&mut self, rank: u32, events: &[KvEvent]) {
+        let Some(stream) = self.streams.get_mut(&rank) else { return };
+        let fate = self.faults.batch_fate(rank);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let payload = self.config.encoder.payload(now.as_secs_f64(), events, Some(self.config.rank));
-        self.stream.push(payload, fate, Instant::now());
+        let payload = self.config.encoder.payload(now.as_secs_f64(), events, Some(rank));
+        stream.push(payload, fate, Instant::now());
     }
 }
 
@@ -219,9 +238,9 @@ impl Sockets {
         delimiter.is_empty().then_some(Question { client, from })
     }
 
-    fn answer_replay(&self, question: &Question, stream: &Stream) {
+    fn answer_replay<'a>(&self, question: &Question, streams: impl Iterator<Item = &'a Stream>) {
         let Some(socket) = &self.replay else { return };
-        for message in stream.kept_from(question.from) {
+        for message in streams.flat_map(|stream| stream.kept_from(question.from)) {
             self.answer(socket, &question.client, self.topic.as_bytes(), message.number, &message.payload);
         }
         self.answer(socket, &question.client, b"", REPLAY_END, b"");

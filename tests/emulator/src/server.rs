@@ -41,9 +41,9 @@ use crate::wire::Encoder;
 pub struct Addresses {
     /// HTTP.
     pub http: SocketAddr,
-    /// Event sockets by rank; empty without events.
+    /// Event sockets by rank, or the only one of all; empty without events.
     pub events: Vec<String>,
-    /// Replay sockets by rank; empty without replay.
+    /// Replay sockets likewise; empty without replay.
     pub replay: Vec<String>,
 }
 
@@ -114,10 +114,11 @@ impl Emulator {
         });
         // A restart is ordered through this; few are ever waiting.
         let (control, orders) = mpsc::channel(8);
+        let sockets = if shared.config.one_socket { 1 } else { shared.config.ranks };
         let wanted = Addresses {
             http: shared.config.http,
-            events: wanted(shared.config.events.as_deref(), shared.config.ranks),
-            replay: wanted(shared.config.replay.as_deref(), shared.config.ranks),
+            events: wanted(shared.config.events.as_deref(), sockets),
+            replay: wanted(shared.config.replay.as_deref(), sockets),
         };
         let incarnation = Incarnation::start(&shared, &wanted, control.downgrade()).await?;
         let addresses = incarnation.addresses.clone();
@@ -248,8 +249,13 @@ impl Incarnation {
         let http =
             listener.local_addr().map_err(|source| StartError::Listen { address: wanted.http, source })?;
         let mut addresses = Addresses { http, events: Vec::new(), replay: Vec::new() };
-        let mut publishers = Vec::new();
+        let mut publishers: Vec<Option<Publisher>> = Vec::new();
         for rank in 0..config.ranks {
+            let first = publishers.first().filter(|_| config.one_socket);
+            if let Some(of_rank) = first.map(|first| first.as_ref().map(|first| first.of_rank(rank))) {
+                publishers.push(of_rank);
+                continue;
+            }
             let publisher = bind(shared, wanted, rank).await?;
             if let Some(publisher) = &publisher {
                 addresses.events.push(publisher.events_address().to_owned());
@@ -272,7 +278,8 @@ impl Incarnation {
             tasks.spawn(task);
         }
         shared.ranks.lock().clone_from(&handles);
-        let router = http::router(http::App::new(Arc::clone(shared), boot, handles, control));
+        let router =
+            http::router(http::App::new(Arc::clone(shared), boot, handles, addresses.clone(), control));
         let mut http = JoinSet::new();
         http.spawn(connection::serve(listener, router, cancel.clone()));
         Ok(Self { addresses, cancel, ranks: tasks, http })
@@ -298,7 +305,7 @@ async fn bind(shared: &Arc<Shared>, wanted: &Addresses, rank: u32) -> Result<Opt
     let (config, version) = (&shared.config, shared.config.vllm_version);
     let doubled = i32::try_from(config.buffer_steps.saturating_mul(2)).unwrap_or(i32::MAX);
     let publisher = PublisherConfig {
-        rank,
+        ranks: if config.one_socket { 0..config.ranks } else { rank..rank + 1 },
         events,
         replay: wanted.replay.get(index).cloned(),
         topic: config.topic.clone(),

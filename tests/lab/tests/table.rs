@@ -9,7 +9,7 @@ use warmpath_lab::load::{Incident, Load, catalogue};
 use warmpath_lab::plan::Plan;
 use warmpath_lab::rule::Rule;
 use warmpath_lab::simulation::{Settings, run};
-use warmpath_lab::{calibration, plot, results};
+use warmpath_lab::{calibration, plot, results, sweep, table};
 
 fn rule(policy: &str) -> Rule {
     Rule::of(Policy::by_name(policy).unwrap())
@@ -120,6 +120,46 @@ fn on_a_hot_prefix_cost_beats_round_robin_and_load_alone() {
         assert!(cost.ttft_ms.p99 <= other.ttft_ms.p99 * 1.02, "{cost:?} {other:?}");
         assert!(cost.hit_rate > other.hit_rate + 0.2);
         assert!(cost.requests_per_second > other.requests_per_second * 1.1);
+    }
+}
+
+// D14 (higress-group/higress#3407)
+#[test]
+fn on_steady_traffic_cost_is_no_worse_than_round_robin() {
+    let load = catalogue::load("open_20", None, 1).unwrap();
+    let (cost, robin) = (figures(&load, "cost"), figures(&load, "round_robin"));
+    assert!(
+        cost.ttft_ms.p99 <= robin.ttft_ms.p99 && cost.ttft_ms.p50 <= robin.ttft_ms.p50,
+        "{cost:?} {robin:?}"
+    );
+    assert_eq!((cost.failed, cost.requests), (0.0, 4800));
+}
+
+// D28 (ai-dynamo/dynamo#11029), D34 (vllm-project/aibrix#1178)
+#[test]
+fn the_matrix_shows_times_and_throughput_of_every_policy() {
+    let load = short("open_20", 400);
+    let policies: Vec<&str> = sweep::BASELINES.into_iter().chain(["cost"]).collect();
+    assert!(policies.contains(&"new_times_batch") && policies.contains(&"round_robin"));
+    let results: Vec<Figures> = policies.iter().map(|policy| figures(&load, policy)).collect();
+    let table = table::markdown(&results);
+    let cells =
+        |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let mut lines = table.lines().filter(|line| line.starts_with('|'));
+    let head = cells(lines.next().unwrap());
+    let columns = ["TTFT p50", "p90", "p99", "out tok/s"]
+        .map(|name| head.iter().position(|cell| cell == name).unwrap());
+    assert_eq!([columns[0], columns[1], columns[2]], [2, 3, 4], "{head:?}");
+    let rows: Vec<Vec<String>> = lines.skip(1).map(cells).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(names, policies);
+    for (row, run) in rows.iter().zip(&results) {
+        let shown = columns.map(|column| row[column].parse::<f64>().unwrap());
+        let whole = &run.ttft_ms;
+        let measured = [whole.p50, whole.p90, whole.p99, run.output_tokens_per_second];
+        for (shown, measured) in shown.iter().zip(measured) {
+            assert!(measured > 0.0 && (shown - measured).abs() <= 0.5, "{row:?} {run:?}");
+        }
     }
 }
 

@@ -187,8 +187,9 @@ impl<'a> Partial<'a> {
 /// A window that is named but not sized cannot be checked against, so it counts as `Other`.
 fn group_kind(kind: &str, window: Option<u32>) -> GroupKind {
     match (kind, window) {
-        ("full_attention" | "mla_attention", _) => GroupKind::Full,
+        ("full_attention" | "mla_attention" | "sink_full_attention", _) => GroupKind::Full,
         ("sliding_window" | "sliding_window_mla", Some(tokens @ 1..)) => GroupKind::SlidingWindow { tokens },
+        ("mamba", _) => GroupKind::Recurrent,
         _ => GroupKind::Other,
     }
 }

@@ -152,6 +152,46 @@ fn a_payload_above_the_limit_is_refused_by_its_size() {
     assert_eq!(decode_batch(&payload), Err(DecodeError::TooLarge { bytes: PAYLOAD_BYTES_MAX + 1 }));
 }
 
+#[test]
+fn the_rank_is_told_without_decoding() {
+    for version in versions() {
+        for (case, payload) in &version.payloads {
+            let payload = hex(payload);
+            let rank = decode_batch(&payload).expect("a batch").rank;
+            assert_eq!(told_rank(&payload), rank, "{} {case}", version.vllm);
+            for asked in 0..300 {
+                let may_be = rank.is_none_or(|rank| rank == asked);
+                assert_eq!(may_be_of_rank(&payload, asked), may_be, "{} {case} {asked}", version.vllm);
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_of_several_bytes_are_not_taken_for_their_last_one() {
+    // The time as nil, no events.
+    let payload = |rank: &[u8]| [&[0x93, 0xc0, 0x90], rank].concat();
+    let ranks: [(&[u8], Option<u32>); 7] = [
+        (&[5], Some(5)),
+        (&[0xcc, 5], Some(5)),
+        (&[0xcd, 1, 5], Some(261)),
+        (&[0xce, 0, 1, 0, 5], Some(65_541)),
+        (&[0xcf, 0, 0, 0, 0, 0, 0, 1, 5], Some(261)),
+        (&[0xd1, 0xff, 5], None),
+        (&[0xc0], None),
+    ];
+    for (bytes, rank) in ranks {
+        let payload = payload(bytes);
+        assert_eq!(told_rank(&payload), rank, "{bytes:?}");
+        assert_eq!(may_be_of_rank(&payload, 5), rank.is_none_or(|rank| rank == 5), "{bytes:?}");
+        assert_eq!(may_be_of_rank(&payload, 261), rank.is_none_or(|rank| rank == 261), "{bytes:?}");
+    }
+    // Two elements, the last byte of which is a number.
+    assert!(may_be_of_rank(&[0x92, 0xc0, 5], 7));
+    assert_eq!(told_rank(&[]), None);
+    assert!(may_be_of_rank(&[], 0));
+}
+
 /// A batch of the given events, as their own values.
 fn batch(events: Vec<Value>) -> Batch {
     let payload = pack(&Value::Array(vec![Value::Float(1.0), Value::Array(events), Value::Nil]));
@@ -273,6 +313,25 @@ fn c25_placeholders_of_offload_connectors_decode() {
     .expect("a stored event");
     assert_eq!(placeholder.hashes, vec![EngineHash(9)]);
     assert_eq!((placeholder.block_size, placeholder.tokens.len()), (0, 0));
+}
+
+#[test]
+fn kinds_of_groups_are_those_that_matter_for_hits() {
+    let kind = |name: &str, window: Value| {
+        let fields = vec![("kv_cache_spec_kind", text(name)), ("kv_cache_spec_sliding_window", window)];
+        read_stored(fields).expect("a stored event").group.kind.expect("a kind")
+    };
+    for full in ["full_attention", "mla_attention", "sink_full_attention"] {
+        assert_eq!(kind(full, Value::Nil), GroupKind::Full, "{full}");
+    }
+    for window in ["sliding_window", "sliding_window_mla"] {
+        assert_eq!(kind(window, Value::Uint(64)), GroupKind::SlidingWindow { tokens: 64 }, "{window}");
+        assert_eq!(kind(window, Value::Nil), GroupKind::Other, "{window} of no size");
+    }
+    assert_eq!(kind("mamba", Value::Nil), GroupKind::Recurrent);
+    for other in ["chunked_local_attention", "cross_attention", "encoder_only_attention", "unknown", "new"] {
+        assert_eq!(kind(other, Value::Uint(64)), GroupKind::Other, "{other}");
+    }
 }
 
 #[test]

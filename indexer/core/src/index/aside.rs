@@ -29,7 +29,7 @@ pub(super) struct Aside {
     waiting: BTreeMap<(EngineHash, u64), EngineHash>,
     by_arrival: BTreeMap<u64, EngineHash>,
     bytes: usize,
-    /// Hashes that were removed to the last copy known while something was aside.
+    /// Hashes of which a full-attention group removed a copy while something was aside.
     gone: HashSet<EngineHash>,
     /// Blocks with a place, others behind which were too many to get theirs at once.
     postponed: Vec<EngineHash>,
@@ -94,7 +94,7 @@ impl Aside {
         }
     }
 
-    /// Notes that no copy of the block is known any more.
+    /// Notes that a full-attention group removed a copy of the block.
     pub(super) fn note_gone(&mut self, hash: EngineHash, arrivals: u64) {
         if self.links.is_empty() {
             return;
@@ -106,7 +106,7 @@ impl Aside {
         self.gone.insert(hash);
     }
 
-    /// The engine removed the block while something was aside.
+    /// A full-attention group removed the block while something was aside.
     pub(super) fn is_gone(&self, hash: EngineHash) -> bool {
         self.gone.contains(&hash)
     }

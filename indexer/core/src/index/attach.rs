@@ -8,6 +8,7 @@ use crate::stream::StreamId;
 use super::Index;
 use super::aside::Link;
 use super::entering::{Entering, Entry, Layer, Spot};
+use super::groups::GroupMask;
 use super::place::{Place, Slot};
 use super::references::Refused;
 use super::stats::Origin;
@@ -17,15 +18,13 @@ impl Index {
     /// be worth its hashes.
     #[must_use]
     pub fn awaits(&self, stream: StreamId) -> bool {
-        self.streams
-            .by_id(stream)
-            .is_some_and(|stream| stream.groups.is_one_full() && !stream.aside.is_empty())
+        self.streams.by_id(stream).is_some_and(|stream| stream.groups.has_full() && !stream.aside.is_empty())
     }
 
     /// Whether [`recognize`](Self::recognize) would find anything.
     #[must_use]
     pub fn would_recognize(&self, stream: StreamId, hashes: &[EngineHash]) -> bool {
-        let stream = self.streams.by_id(stream).filter(|stream| stream.groups.is_one_full());
+        let stream = self.streams.by_id(stream).filter(|stream| stream.groups.has_full());
         stream.is_some_and(|stream| hashes.iter().any(|hash| stream.aside.witnesses(*hash)))
     }
 
@@ -35,11 +34,13 @@ impl Index {
     /// found.
     ///
     /// When an engine told of a block behind one that we had not heard of, it held that one and all before it, for it had
-    /// just read them. What was removed since is known, so the others are still held.
+    /// just read them. What was removed since is known, so the others are still held. Of several groups, that is so of those
+    /// with full attention, which tell of such blocks; of the others nothing is concluded.
     pub fn recognize(&mut self, stream: StreamId, keys: &PromptKeys, hashes: &[EngineHash]) -> u64 {
         let Some(slot) = self.streams.slot(stream) else { return 0 };
         let Some(blocks) = self.streams.get(slot) else { return 0 };
-        let Some(layout) = blocks.layout.filter(|_| blocks.groups.is_one_full()) else { return 0 };
+        let full = blocks.groups.full();
+        let Some(layout) = blocks.layout.filter(|_| !full.is_empty()) else { return 0 };
         let keys = keys.of_layout(layout);
         let Some(last) = hashes.iter().take(keys.len()).rposition(|hash| blocks.aside.witnesses(*hash))
         else {
@@ -50,7 +51,7 @@ impl Index {
             let mut after = None;
             for (hash, key) in hashes.iter().zip(keys).take(last + 1) {
                 let spot = Spot { after, key: *key, more: 0 };
-                after = entering.recognize(*hash, spot);
+                after = entering.recognize(*hash, spot, full);
             }
         });
         self.stats.admissions.recognized - before
@@ -84,15 +85,16 @@ impl Index {
 }
 
 impl Entering<'_> {
-    /// Counts a copy of a block that the engine must hold, unless it is known or has gone since. Returns its place, if it
-    /// has one.
-    fn recognize(&mut self, hash: EngineHash, spot: Spot) -> Option<Place> {
+    /// Counts a copy in each of the groups of a block that the engine must hold, unless it is known or has gone since.
+    /// Returns its place, if it has one.
+    fn recognize(&mut self, hash: EngineHash, spot: Spot, groups: GroupMask) -> Option<Place> {
         if let Some(place) = self.stream.pool.place(hash) {
             return Some(place);
         }
-        // One group, in slot 0.
         if !self.stream.aside.is_gone(hash) && self.stream.aside.get(hash).is_none() {
-            self.copy(hash, spot, Layer::Main { group: 0 });
+            for group in groups.slots() {
+                self.copy(hash, spot, Layer::Main { group });
+            }
         } else {
             self.attach(hash, self.chains.find(spot.after, spot.key), spot.key);
         }

@@ -33,6 +33,8 @@ pub(super) enum Role {
     Full,
     /// Must hold the blocks of the last `tokens` before the end of a hit.
     Window { tokens: u32 },
+    /// Must hold the last block of a hit: the state behind it.
+    Recurrent,
     /// Does not limit hits, as far as is known.
     Other,
 }
@@ -69,6 +71,10 @@ impl GroupMask {
         self.0 == 0
     }
 
+    pub(super) fn slots(self) -> impl Iterator<Item = usize> {
+        (0..GROUPS_MAX).filter(move |slot| self.has(*slot))
+    }
+
     /// A bit per slot, the lowest for the first.
     pub(super) fn bits(self) -> u8 {
         self.0
@@ -89,6 +95,7 @@ impl Groups {
             kind: match group.role {
                 Role::Full => GroupKind::Full,
                 Role::Window { tokens } => GroupKind::SlidingWindow { tokens },
+                Role::Recurrent => GroupKind::Recurrent,
                 Role::Other => GroupKind::Other,
             },
             block_size: group.block_size.get(),
@@ -99,11 +106,7 @@ impl Groups {
     /// `None`: more than are tracked, or one without a block size.
     pub(super) fn restore(image: &[GroupImage]) -> Option<Self> {
         let seen = |group: &GroupImage| {
-            let role = match group.kind {
-                GroupKind::Full => Role::Full,
-                GroupKind::SlidingWindow { tokens } => Role::Window { tokens },
-                GroupKind::Other => Role::Other,
-            };
+            let role = Role::of(group.kind);
             Some(SeenGroup { index: group.index, role, block_size: NonZeroU32::new(group.block_size)? })
         };
         if image.len() > GROUPS_MAX {
@@ -130,9 +133,7 @@ impl Groups {
         fills: bool,
     ) -> Option<(usize, Role)> {
         let told = match group.kind {
-            Some(GroupKind::Full) => Role::Full,
-            Some(GroupKind::SlidingWindow { tokens }) => Role::Window { tokens },
-            Some(GroupKind::Other) => Role::Other,
+            Some(kind) => Role::of(kind),
             None if group.index.is_none() || fills => Role::Full,
             None => Role::Other,
         };
@@ -153,6 +154,11 @@ impl Groups {
         Some((self.seen.len() - 1, told))
     }
 
+    /// The group in this slot is a full one.
+    pub(super) fn is_full(&self, slot: usize) -> bool {
+        self.seen.get(slot).is_some_and(|group| group.role == Role::Full)
+    }
+
     /// The group is a full one, or nothing is known of it.
     pub(super) fn may_be_full(&self, index: Option<u32>) -> bool {
         let seen = self.seen.iter().find(|group| group.index == index);
@@ -169,6 +175,11 @@ impl Groups {
         self.is_one_full = matches!(self.seen.as_slice(), [SeenGroup { role: Role::Full, .. }]);
     }
 
+    /// There is a group that must hold every block.
+    pub(super) fn has_full(&self) -> bool {
+        self.is_one_full || !self.full().is_empty()
+    }
+
     /// The groups that must hold every block.
     pub(super) fn full(&self) -> GroupMask {
         let full = self.seen.iter().enumerate().filter(|(_, group)| group.role == Role::Full);
@@ -176,17 +187,33 @@ impl Groups {
     }
 
     /// Blocks needed before the end of a hit. Windows over blocks of another size than `block_size` cannot be laid
-    /// along the chain and do not limit.
+    /// along the chain and do not limit. A checkpoint lies at one boundary, whatever the size of its group's blocks: it has
+    /// the hash of the chain up to there.
     pub(super) fn windows(&self, block_size: u32) -> WindowBlocks {
         let mut windows = WindowBlocks::default();
         for (blocks, group) in windows.iter_mut().zip(&self.seen) {
-            if let Role::Window { tokens } = group.role
-                && group.block_size.get() == block_size
-            {
+            *blocks = match group.role {
                 // The token to be computed is itself in the window.
-                *blocks = tokens.saturating_sub(1).div_ceil(block_size);
-            }
+                Role::Window { tokens } if group.block_size.get() == block_size => {
+                    tokens.saturating_sub(1).div_ceil(block_size)
+                }
+                Role::Recurrent => 1,
+                Role::Full | Role::Window { .. } | Role::Other => 0,
+            };
         }
         windows
+    }
+}
+
+// === impl Role ===
+
+impl Role {
+    fn of(kind: GroupKind) -> Self {
+        match kind {
+            GroupKind::Full => Self::Full,
+            GroupKind::SlidingWindow { tokens } => Self::Window { tokens },
+            GroupKind::Recurrent => Self::Recurrent,
+            GroupKind::Other => Self::Other,
+        }
     }
 }

@@ -16,9 +16,9 @@ enum Released {
     /// Of a block whose place is not known.
     Unplaced,
     /// Others of the hash are left, or of the block in another group.
-    Copy { was_last_of_hash: bool },
+    Copy,
     /// The last one of the block.
-    Block { was_last_of_hash: bool },
+    Block,
 }
 
 impl Index {
@@ -40,7 +40,14 @@ impl Index {
                     self.remove_copy(slot, *hash, group);
                 }
             }
-            (None, None) => self.stats.unknown_removals += count(removed.hashes.len()),
+            (None, None) => {
+                self.stats.unknown_removals += count(removed.hashes.len());
+                let arrivals = self.arrivals;
+                if let Some(stream) = self.streams.get_mut(slot) {
+                    // The group may turn out to be a full one.
+                    removed.hashes.iter().for_each(|hash| stream.aside.note_gone(*hash, arrivals));
+                }
+            }
         }
         if let Some(stream) = self.streams.get(slot) {
             self.references = self.references + stream.references() - references;
@@ -52,22 +59,15 @@ impl Index {
     fn remove_copy(&mut self, slot: Slot, hash: EngineHash, group: usize) {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let released = release(&mut stream.pool, &mut self.shown.write().chains, slot, hash, group);
-        match released {
-            Released::Unknown => {
-                self.stats.unknown_removals += 1;
-                stream.aside.note_gone(hash, self.arrivals);
-            }
-            Released::Unplaced => {
-                stream.aside.note_gone(hash, self.arrivals);
-                stream.let_go(hash);
-            }
-            Released::Copy { was_last_of_hash } | Released::Block { was_last_of_hash } => {
-                if was_last_of_hash {
-                    stream.aside.note_gone(hash, self.arrivals);
-                }
-            }
+        if stream.groups.is_full(group) {
+            stream.aside.note_gone(hash, self.arrivals);
         }
-        if matches!(released, Released::Block { .. }) {
+        match released {
+            Released::Unknown => self.stats.unknown_removals += 1,
+            Released::Unplaced => stream.let_go(hash),
+            Released::Copy | Released::Block => {}
+        }
+        if released == Released::Block {
             stream.evicted += 1;
             self.stats.removals.engine_removed += 1;
         }
@@ -99,8 +99,8 @@ impl Index {
             match release(&mut slower.pool, &mut self.shown.write().chains, slower.slot, part, medium) {
                 Released::Unknown => self.stats.unknown_removals += 1,
                 Released::Unplaced => stream.let_go(part),
-                Released::Copy { .. } => {}
-                Released::Block { .. } => self.stats.removals.slower += 1,
+                Released::Copy => {}
+                Released::Block => self.stats.removals.slower += 1,
             }
         }
     }
@@ -118,9 +118,9 @@ impl Index {
             {
                 let chains = &mut self.shown.write().chains;
                 match release(&mut slower.pool, chains, slower.slot, aged.hash, aged.medium) {
-                    Released::Unknown | Released::Copy { .. } => {}
+                    Released::Unknown | Released::Copy => {}
                     Released::Unplaced => stream.let_go(aged.hash),
-                    Released::Block { .. } => self.stats.removals.slower += 1,
+                    Released::Block => self.stats.removals.slower += 1,
                 }
             }
             self.references = self.references + stream.references() - references;
@@ -142,14 +142,15 @@ fn release(
         return if pool.release_unplaced(hash, group) { Released::Unplaced } else { Released::Unknown };
     };
     if pool.take_spare(place, group) {
-        return Released::Copy { was_last_of_hash: pool.unrefer(hash) };
+        pool.unrefer(hash);
+        return Released::Copy;
     }
     let Some(left) = chains.release(place, slot, group) else { return Released::Unknown };
-    let was_last_of_hash = pool.unrefer(hash);
+    pool.unrefer(hash);
     if left.is_empty() {
         pool.blocks = pool.blocks.saturating_sub(1);
-        Released::Block { was_last_of_hash }
+        Released::Block
     } else {
-        Released::Copy { was_last_of_hash }
+        Released::Copy
     }
 }

@@ -11,7 +11,7 @@ const NULL: u8 = 0xf6;
 
 pub(super) fn block((parent, tokens, keys): Block<'_>, out: &mut Vec<u8>) {
     head(ARRAY, 3, out);
-    bytes(&parent.0, out);
+    bytes(parent.bytes(), out);
     head(ARRAY, length(tokens.len()), out);
     for token in tokens {
         head(UNSIGNED, u64::from(*token), out);

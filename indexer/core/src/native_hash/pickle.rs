@@ -20,7 +20,7 @@ const HEAD: usize = 1 + size_of::<u64>();
 
 pub(super) fn block((parent, tokens, keys): Block<'_>, out: &mut Vec<u8>) {
     begin(out);
-    bytes(&parent.0, out);
+    bytes(parent.bytes(), out);
     elements(tokens.len(), tokens.iter(), |token, out| int(i64::from(*token), out), out);
     match keys {
         None => out.push(NONE),

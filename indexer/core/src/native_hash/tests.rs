@@ -3,7 +3,11 @@ use crate::hex::hex;
 use super::*;
 
 fn digest_of(text: &str) -> NativeDigest {
-    NativeDigest(hex(text).try_into().expect("32 bytes"))
+    let bytes = hex(text);
+    match bytes.len() {
+        16 => NativeDigest::Xxh3(bytes.try_into().expect("16 bytes")),
+        _ => NativeDigest::Sha256(bytes.try_into().expect("32 bytes")),
+    }
 }
 
 fn hasher(algorithm: NativeAlgorithm, seed: &str) -> NativeHasher {
@@ -105,6 +109,41 @@ fn cbor_blocks_are_canonical() {
     );
 }
 
+/// Computed by `xxhash.xxh3_128_digest` over `pickle.dumps(…, protocol=5)` and `cbor2.dumps(…, canonical=True)`.
+#[test]
+fn xxhash_blocks_are_those_of_the_library() {
+    let adapter = tuple(vec![NativeKey::text("lora"), NativeKey::text("sql"), NativeKey::text("/loras/sql")]);
+    for (algorithm, digests) in [
+        (
+            NativeAlgorithm::Xxhash,
+            [
+                "6fb31cc38bba6066183f7f2104b9c051",
+                "7cc911724da32fc7f5359a22d62498ab",
+                "7e8b414809c4ddfbbfe46ef7ce422575",
+                "52e286106c69694625963dd82e1e609b",
+            ],
+        ),
+        (
+            NativeAlgorithm::XxhashCbor,
+            [
+                "1ebe36576dcb573f26b99533a20aaeca",
+                "7aa388ce79e16c206f242c54d3027890",
+                "b15f6184e004370291901a1376b6f35d",
+                "c11ee080f047023f898694f16c03d6b0",
+            ],
+        ),
+    ] {
+        let hasher = hasher(algorithm, "0");
+        let first = hasher.block(&hasher.root(), &[1, 255, 256, 65535], &[]);
+        let second =
+            hasher.block(&first, &(1000..1016).collect::<Vec<u32>>(), std::slice::from_ref(&adapter));
+        let third = hasher.block(&second, &(70_000..70_256).collect::<Vec<u32>>(), &[]);
+        let computed = [hasher.root(), first, second, third];
+        assert_eq!(computed, digests.map(digest_of), "{algorithm:?}");
+        assert_eq!(first.engine_hash().0.to_be_bytes().to_vec(), hex(&digests[1][16..]));
+    }
+}
+
 #[test]
 fn a_prompt_is_the_chain_of_its_whole_blocks_and_its_salt_is_in_the_first() {
     let tokens = [1, 2, 3, 4, 5, 6, 7];
@@ -114,7 +153,7 @@ fn a_prompt_is_the_chain_of_its_whole_blocks_and_its_salt_is_in_the_first() {
     let tagged =
         [tuple(vec![text("lora"), text("a"), text("/a")]), tuple(vec![text("cache_salt"), text("t")])];
     let plain = [text("a"), text("t")];
-    for algorithm in [NativeAlgorithm::Sha256, NativeAlgorithm::Sha256Cbor] {
+    for algorithm in [NativeAlgorithm::Sha256, NativeAlgorithm::Sha256Cbor, NativeAlgorithm::Xxhash] {
         for (form, keys) in [(NativeKeyForm::Tagged, &tagged), (NativeKeyForm::Plain, &plain)] {
             let hasher = NativeHasher::new(algorithm, "0", form);
             let first = hasher.block(&hasher.root(), &tokens[..2], keys);
@@ -130,7 +169,9 @@ fn a_prompt_is_the_chain_of_its_whole_blocks_and_its_salt_is_in_the_first() {
 fn only_algorithms_that_are_known_have_a_name() {
     assert_eq!(NativeAlgorithm::by_name("sha256"), Some(NativeAlgorithm::Sha256));
     assert_eq!(NativeAlgorithm::by_name("sha256_cbor"), Some(NativeAlgorithm::Sha256Cbor));
-    for other in ["xxhash", "xxhash_cbor", "builtin", "sha256_cbor_64bit", ""] {
+    assert_eq!(NativeAlgorithm::by_name("xxhash"), Some(NativeAlgorithm::Xxhash));
+    assert_eq!(NativeAlgorithm::by_name("xxhash_cbor"), Some(NativeAlgorithm::XxhashCbor));
+    for other in ["builtin", "sha256_cbor_64bit", ""] {
         assert_eq!(NativeAlgorithm::by_name(other), None);
     }
 }

@@ -93,6 +93,18 @@ fn an_image_tells_when_its_last_batch_was_made() {
     assert!(encoded(timed).starts_with(&golden()), "after all that there was");
 }
 
+/// A release that does not know them takes groups of checkpoints for such as limit nothing.
+#[test]
+fn groups_of_checkpoints_are_others_to_older_releases() {
+    let group = GroupImage { index: Some(3), kind: GroupKind::Recurrent, block_size: 528 };
+    let mut recurrent = saved();
+    recurrent.image.groups.push(group);
+    assert_eq!(decode(&encoded(recurrent.clone())).expect("an image"), recurrent);
+    let wire = to_wire(recurrent);
+    let last = wire.groups.last().expect("just added");
+    assert_eq!(last.kind, Some(v1::kv_group::Kind::Other(true)));
+}
+
 #[test]
 fn what_a_newer_release_adds_is_skipped_and_what_it_changes_is_left_alone() {
     let mut more = golden();

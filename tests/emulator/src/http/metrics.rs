@@ -1,5 +1,7 @@
 //! `/metrics` with the engine's names, one sample per rank.
 
+use std::sync::atomic::Ordering;
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -56,6 +58,18 @@ pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
                 config.block_size, config.blocks,
             ),
         );
+    }
+    append(&mut out, format_args!("# TYPE vllm:engine_sleep_state gauge\n"));
+    let is_asleep = app.0.is_asleep.load(Ordering::Relaxed);
+    for (labels, _) in &stats {
+        let states = [("awake", !is_asleep), ("weights_offloaded", is_asleep), ("discard_all", false)];
+        for (state, holds) in states {
+            let value = f64::from(u8::from(holds));
+            append(
+                &mut out,
+                format_args!("vllm:engine_sleep_state{{{labels},sleep_state=\"{state}\"}} {value:?}\n"),
+            );
+        }
     }
     append(&mut out, format_args!("# TYPE process_start_time_seconds gauge\n"));
     append(&mut out, format_args!("process_start_time_seconds {:?}\n", app.0.started_unix));

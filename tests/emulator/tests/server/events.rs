@@ -27,6 +27,26 @@ async fn batches_are_numbered_from_zero_under_the_topic() {
     emulator.stop().await;
 }
 
+/// Both ranks number their own batches from 0, and a replay gives those of both.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_may_share_a_socket_and_still_count_for_themselves() {
+    let emulator = start(EmulatorConfig { ranks: 2, one_socket: true, ..config() }).await;
+    assert_eq!((emulator.addresses().events.len(), emulator.addresses().replay.len()), (1, 1));
+    let subscriber = Subscriber::connect(&emulator, 0);
+    for (family, rank) in [(1, "0"), (2, "1"), (3, "1")] {
+        let body = json!({"prompt": prompt(family, 20), "max_tokens": 1}).to_string();
+        let headers = [("x-data-parallel-rank", rank)];
+        crate::client::send(&emulator, "POST", "/v1/completions", &headers, body.as_bytes()).await.unwrap();
+    }
+    let told = [subscriber.next(), subscriber.next(), subscriber.next()].map(|message| {
+        let batch = rmpv::decode::read_value(&mut message.payload.as_slice()).unwrap();
+        (batch[2].as_u64().unwrap(), message.number)
+    });
+    assert_eq!(told, [(0, 0), (1, 0), (1, 1)], "rank, number");
+    assert_eq!(replay(&emulator, 0, 0).len(), 4, "three batches and the end");
+    emulator.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_gives_the_same_bytes_in_the_framing_of_the_release() {
     for (minor, frames) in [(25, 2), (26, 3), (33, 3)] {

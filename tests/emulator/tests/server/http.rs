@@ -1,6 +1,6 @@
 //! The HTTP API.
 
-use engine_emulator::EmulatorConfig;
+use engine_emulator::{EmulatorConfig, VllmVersion};
 use serde_json::{Value, json};
 
 use crate::client::{complete, config, get, post, prompt, send, start};
@@ -161,6 +161,45 @@ async fn small_endpoints_answer_as_the_engine_does() {
     assert_eq!(get(&emulator, "/nothing").await.status, 404);
     complete(&emulator, prompt(1, 40)).await;
     assert_eq!(post(&emulator, "/reset_prefix_cache", &json!({})).await.json(), json!({"success": true}));
+    assert_eq!(complete(&emulator, prompt(1, 40)).await, 0);
+    emulator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_says_where_its_ranks_publish_from_0_31_on() {
+    let emulator = start(EmulatorConfig { ranks: 2, ..config() }).await;
+    let port = |address: &str| address.rsplit(':').next().unwrap().to_owned();
+    let sources = get(&emulator, "/kv_event_sources").await.json();
+    for (rank, (events, replay)) in
+        emulator.addresses().events.iter().zip(&emulator.addresses().replay).enumerate()
+    {
+        let source = &sources[rank.to_string()];
+        assert_eq!(source["endpoint"], format!("tcp://*:{}", port(events)));
+        assert_eq!(source["replay_endpoint"], format!("tcp://*:{}", port(replay)));
+        assert_eq!((&source["publisher"], &source["topic"]), (&json!("zmq"), &json!("kv@here")));
+    }
+    assert_eq!(sources.as_object().unwrap().len(), 2);
+    emulator.stop().await;
+    let older = start(EmulatorConfig { vllm_version: VllmVersion::new(30, 0), ..config() }).await;
+    assert_eq!(get(&older, "/kv_event_sources").await.status, 404);
+    older.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_sleeps_has_given_its_cache_up_and_says_so() {
+    let emulator = start(config()).await;
+    let awake = async || {
+        let metrics = get(&emulator, "/metrics").await;
+        let line = "vllm:engine_sleep_state{engine=\"0\",model_name=\"tiny\",sleep_state=\"awake\"} ";
+        metrics.text().lines().find_map(|found| found.strip_prefix(line)).unwrap().to_owned()
+    };
+    complete(&emulator, prompt(1, 40)).await;
+    assert_eq!(awake().await, "1.0");
+    assert_eq!(post(&emulator, "/sleep?level=1", &json!({})).await.status, 200);
+    assert_eq!(awake().await, "0.0");
+    assert_eq!(get(&emulator, "/is_sleeping").await.json(), json!({"is_sleeping": true}));
+    assert_eq!(post(&emulator, "/wake_up", &json!({})).await.status, 200);
+    assert_eq!(awake().await, "1.0");
     assert_eq!(complete(&emulator, prompt(1, 40)).await, 0);
     emulator.stop().await;
 }

@@ -287,13 +287,43 @@ mod recognized {
         assert_eq!(hit(&index, A, &PROMPT), 10);
     }
 
-    /// With several groups it is not told which of them held a block.
+    /// Of several groups, those with full attention held the whole prefix; of the others nothing is concluded, so a hit ends
+    /// where they were heard of.
     #[test]
-    fn nothing_is_recognized_where_there_are_several_groups() {
+    fn of_several_groups_those_with_full_attention_are_recognized() {
+        let of = |index, kind| Group { index: Some(index), kind: Some(kind) };
+        let window = of(0, GroupKind::SlidingWindow { tokens: 3 });
+        let joined_late = || {
+            let mut index = index();
+            let ends = stored(Some(11), &[12, 13], &PROMPT[4..8]);
+            store(&mut index, A, Stored { group: of(1, GroupKind::Full), ..ends });
+            store(&mut index, A, Stored { group: window, ..stored(Some(11), &[13], &PROMPT[4..8]) });
+            assert!(index.awaits(A));
+            index
+        };
         let mut index = joined_late();
+        let gone = Removed { group: Some(0), ..removed(&[11]) };
+        apply(&mut index, A, vec![Event::Removed(gone)]);
+        assert_eq!(recognize(&mut index, &PROMPT), 2);
+        assert_eq!(hit(&index, A, &PROMPT), 8);
+        assert_eq!(hit(&index, A, &PROMPT[..8]), 0, "where the window holds nothing");
+
+        let mut index = joined_late();
+        let gone = Removed { group: Some(1), ..removed(&[11]) };
+        apply(&mut index, A, vec![Event::Removed(gone)]);
+        assert_eq!(recognize(&mut index, &PROMPT), 1, "the second has gone from the group that counts");
+        assert_eq!(hit(&index, A, &PROMPT), 0);
+    }
+
+    /// A removal of a group that was not heard of yet may be one of a group with full attention.
+    #[test]
+    fn what_an_unknown_group_removed_is_not_recognized() {
+        let mut index = joined_late();
+        let gone = Removed { group: Some(1), ..removed(&[11]) };
+        apply(&mut index, A, vec![Event::Removed(gone)]);
         let other = Group { index: Some(1), kind: Some(GroupKind::Full) };
         store(&mut index, A, Stored { group: other, ..stored(None, &[90], &[9, 9]) });
-        assert_eq!(recognize(&mut index, &PROMPT), 0);
-        assert!(!index.awaits(A));
+        assert_eq!(recognize(&mut index, &PROMPT), 1);
+        assert_eq!(hit(&index, A, &PROMPT), 2);
     }
 }

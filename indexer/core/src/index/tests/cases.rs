@@ -415,6 +415,42 @@ mod groups {
         assert_eq!(index.stream_stats(A).map(|stats| stats.blocks), Some(4));
     }
 
+    /// Attention has ten blocks of the prompt, recurrent layers the states after six and after nine of another ending.
+    #[test]
+    fn a_hit_ends_at_a_checkpoint() {
+        let mut index = index();
+        let tokens: Vec<u32> = (0..21).collect();
+        let hashes: Vec<u64> = (100..110).collect();
+        let recurrent = |stored| of_group(stored, 0, Some(GroupKind::Recurrent));
+        store(&mut index, A, full(stored(None, &hashes, &tokens[..20])));
+        assert_eq!(hit(&index, A, &tokens), 20, "until the other group shows itself");
+        // Two checkpoints of twelve blocks, one of which is no block of this prompt.
+        store(&mut index, A, recurrent(stored(None, &[105, 999], &tokens[..12])));
+        assert_eq!(hit(&index, A, &tokens), 12);
+        assert_eq!(
+            hit(&index, A, &tokens[..12]),
+            0,
+            "the last token is computed, so the checkpoint is too far"
+        );
+        // The state at the end of what was computed, told of before the block.
+        store(&mut index, A, recurrent(stored(Some(109), &[110], &[20, 21])));
+        store(&mut index, A, full(stored(Some(109), &[110], &[20, 21])));
+        assert_eq!(hit(&index, A, &(0..30).collect::<Vec<u32>>()), 22);
+        assert_eq!(hit(&index, A, &tokens), 12);
+        let gone = Removed { group: Some(0), ..removed(&[105]) };
+        apply(&mut index, A, vec![Event::Removed(gone)]);
+        assert_eq!(hit(&index, A, &tokens), 0, "attention alone is of no use");
+    }
+
+    #[test]
+    fn checkpoints_of_larger_blocks_are_found_by_their_boundaries() {
+        let mut index = index();
+        store(&mut index, A, full(stored(None, &[10, 11, 12, 13], &PROMPT[..8])));
+        let blocks_of_four = Stored { block_size: 4, ..stored(None, &[11], &PROMPT[..4]) };
+        store(&mut index, A, of_group(blocks_of_four, 0, Some(GroupKind::Recurrent)));
+        assert_eq!(hit(&index, A, &PROMPT), 4);
+    }
+
     #[test]
     fn near_the_beginning_a_window_needs_only_what_there_is() {
         let mut index = index();

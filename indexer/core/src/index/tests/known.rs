@@ -14,9 +14,11 @@ pub(super) struct Known {
     placed: BTreeSet<Vec<u32>>,
     /// Those whose prefix is not, and those that others of them are behind.
     linked: BTreeSet<Vec<u32>>,
-    /// Those of which no copy was known after a removal, since something is linked.
+    /// Those of which the group with full attention removed a copy since something is linked.
     gone: BTreeSet<Vec<u32>>,
     pub(super) unknown_removals: u64,
+    /// The group with full attention.
+    full: usize,
 }
 
 pub(super) fn parent(block: &[u32]) -> &[u32] {
@@ -26,6 +28,11 @@ pub(super) fn parent(block: &[u32]) -> &[u32] {
 // === impl Known ===
 
 impl Known {
+    /// `full`: the group with full attention.
+    pub(super) fn with_full(full: usize) -> Self {
+        Self { full, ..Self::default() }
+    }
+
     fn is_told(&self, block: &[u32]) -> bool {
         self.told.iter().any(|((_, told), copies)| told == block && *copies > 0)
     }
@@ -80,13 +87,13 @@ impl Known {
             Some(copies) => *copies -= 1,
             None => self.unknown_removals += 1,
         }
+        if group == self.full && !self.linked.is_empty() {
+            self.gone.insert(block.clone());
+        }
         if self.is_told(&block) {
             return;
         }
         self.placed.remove(&block);
-        if !self.linked.is_empty() {
-            self.gone.insert(block.clone());
-        }
         while self.linked.contains(&block)
             && !self.is_told(&block)
             && !self.linked.iter().any(|linked| parent(linked) == block)
@@ -107,8 +114,8 @@ impl Known {
         };
         let Some(last) = ends.clone().rfind(is_awaited) else { return };
         for block in ends.take_while(|end| *end <= last).map(|end| prompt[..end].to_vec()) {
-            if !self.is_told(&block) && !self.linked.contains(&block) && !self.gone.contains(&block) {
-                self.told.insert((0, block.clone()), 1);
+            if !self.placed.contains(&block) && !self.linked.contains(&block) && !self.gone.contains(&block) {
+                self.told.insert((self.full, block.clone()), 1);
             }
             self.place(block);
         }
@@ -116,7 +123,7 @@ impl Known {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { unknown_removals: self.unknown_removals, ..Self::default() };
+        *self = Self { unknown_removals: self.unknown_removals, ..Self::with_full(self.full) };
     }
 
     /// What went is of interest only while something is linked.

@@ -5,7 +5,7 @@ use super::*;
 const STATES: [&str; 9] =
     ["cold", "cold without replay", "live", "probing", "gap", "replaying", "stale", "resumed", "unproven"];
 
-const INPUTS: [&str; 15] = [
+const INPUTS: [&str; 17] = [
     "connected",
     "disconnected",
     "published next",
@@ -20,6 +20,8 @@ const INPUTS: [&str; 15] = [
     "replay ended",
     "emptied",
     "undecodable",
+    "contradicted",
+    "asleep",
     "tick",
 ];
 
@@ -83,6 +85,8 @@ fn input(name: &str) -> Input<Numbered> {
         "replay ended" => Input::ReplayEnded,
         "emptied" => Input::Emptied { seq: 2 },
         "undecodable" => Input::Undecodable { seq: 2 },
+        "contradicted" => Input::Contradicted,
+        "asleep" => Input::Asleep,
         "tick" => Input::Tick,
         other => panic!("input {other}"),
     }
