@@ -156,7 +156,7 @@ impl Driver {
 
     /// Tells a stream what was found out about its engine elsewhere.
     fn tell(&mut self, id: StreamId, found: Input<RawBatch>) {
-        let turn = Turn { index: &self.index, now: self.clock.now() };
+        let turn = Turn { index: &self.index, now: self.clock.now(), wall: SystemTime::now() };
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.admit(found, turn);
         }
