@@ -42,7 +42,10 @@ async fn main() -> Result<()> {
     let dir = paths::target().join("chaos");
     std::fs::create_dir_all(&dir)?;
     // Built or found before anything runs side by side.
-    (paths::indexer()?, paths::emulator()?, paths::filter_wasm()?, paths::envoy()?);
+    paths::indexer()?;
+    paths::emulator()?;
+    paths::filter_wasm()?;
+    paths::envoy()?;
     let broken = AtomicUsize::new(0);
     let schedules = (args.seed..args.seed + args.count).map(|seed| Schedule::of(seed, 1000 * args.seconds));
     let played = schedules.map(|schedule| play(schedule, args.rate, &dir));
