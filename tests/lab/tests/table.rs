@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use warmpath_core::rank::{CostWeights, Policy};
+use warmpath_lab::deciders::Sharing;
 use warmpath_lab::figures::Figures;
 use warmpath_lab::load::{Incident, Load, catalogue};
 use warmpath_lab::plan::Plan;
@@ -83,6 +84,34 @@ fn copies_of_a_burst_come_in_time_only_at_a_price_for_who_waits() {
     let without = Rule::of(Policy::Cost(CostWeights { behind: 0.0, ..weights })).named("cost behind=0");
     let (with, without, robin) = (p99(&rule("cost")), p99(&without), p99(&rule("round_robin")));
     assert!(with < robin && robin < without, "{with} {robin} {without}");
+}
+
+/// The size of blocks is known from metrics, so prefixes stay together from the first request on.
+#[test]
+fn replicas_that_never_served_are_as_good_as_others() {
+    let load = catalogue::load("uniform", None, 1).unwrap();
+    let p99 = |have_served| {
+        let settings = Settings { have_served, ..Settings::default() };
+        Figures::of(&run(&load, &rule("cost"), settings)).ttft_ms.p99
+    };
+    assert!(p99(false) < 1.1 * p99(true), "{} {}", p99(false), p99(true));
+}
+
+/// With what the indexers need to hear of each other, three of them decide like one; without a word, they do not.
+#[test]
+fn several_deciders_that_hear_of_each_other_decide_like_one() {
+    let load = catalogue::load("three_uses", None, 1).unwrap();
+    let of = |deciders, delay, tells_blocks| {
+        let sharing = Sharing { deciders, delay: Duration::from_millis(delay), tells_blocks };
+        let run = run(&load, &rule("cost"), Settings { sharing, ..Settings::default() });
+        assert!(run.is_consistent, "{sharing:?}");
+        Figures::of(&run)
+    };
+    let (one, three) = (of(1, 0, true), of(3, 5, true));
+    assert!(three.ttft_ms.p99 < 1.1 * one.ttft_ms.p99, "{} {}", three.ttft_ms.p99, one.ttft_ms.p99);
+    assert!(three.hit_rate > 0.99 * one.hit_rate, "{} {}", three.hit_rate, one.hit_rate);
+    let apart = of(3, 5, false);
+    assert!(apart.hit_rate < 0.9 * one.hit_rate, "{} {}", apart.hit_rate, one.hit_rate);
 }
 
 #[test]
