@@ -9,7 +9,7 @@ async fn pages_answer_and_metrics_have_the_prefix() {
     let indexer = Indexer::start(&config(&["10.0.0.1:8000"])).await;
     assert_eq!(indexer.get("/livez").await, (200, "ok\n".to_owned()));
     let (status, ready) = indexer.get("/readyz").await;
-    assert_eq!((status, ready.as_str()), (200, r#"{"ready":true,"pending":[]}"#));
+    assert_eq!((status, ready.as_str()), (200, r#"{"ready":true,"pending":[],"degraded":[]}"#));
     let (status, metrics) = indexer.get("/metrics").await;
     assert_eq!(status, 200);
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));
