@@ -79,7 +79,8 @@ pub enum Input<B> {
 pub enum Action<B> {
     /// Apply the batch to the index.
     Apply { seq: u64, batch: B, origin: Origin },
-    /// Compare the batch with the last one applied, which has the same number, and tell ([`Input::Compared`]).
+    /// Compare the batch with the last one applied, which has the same number, and tell ([`Input::Compared`]). A batch
+    /// that does not say when it was made is another one: two processes may write the same.
     Compare { seq: u64, batch: B },
     /// Forget everything that the stream holds.
     Clear(ClearCause),

@@ -94,7 +94,8 @@ impl Follower {
                     outcome
                 }
                 Action::Compare { batch, .. } => {
-                    let is_same = self.last.as_ref().is_some_and(|last| last.payload == batch.payload);
+                    let is_same = batch.made_at().is_some()
+                        && self.last.as_ref().is_some_and(|last| last.payload == batch.payload);
                     Some(Input::Compared { is_same: is_same || self.neglects(Neglect::Proof) })
                 }
                 Action::Clear(cause) => {
