@@ -41,6 +41,7 @@ use crate::housekeeping;
 use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lengths::OutputLengths;
 use crate::lifecycle::{Readiness, ReadyGuard, TaskEnd, Tasks, hangups, next_signal};
+use crate::lookups::Lookups;
 use crate::mirror::{ImageService, MirrorMetrics, Peers, RedisAccess, RedisStore, Sources};
 use crate::models::{ModelMetrics, Models, Registry, ReloadOrder, Reloader, reload};
 use crate::peers::{Follower, PeerMetrics, PeerService, Publisher};
@@ -150,7 +151,7 @@ impl App {
         let observer = start_fleet(&mut tasks, &config, &core, &metrics);
         let stop = tasks.stop();
         tasks.spawn("engines", poller.run(observer, stop));
-        let peer = start_peers(&mut tasks, &config, &core, &metrics);
+        let peer = start_peers(&mut tasks, &config, &core, decider.lookups(), &metrics);
 
         let scorer = core.scorer(&config, decider.clone(), &metrics);
         spawn_grpc(&mut tasks, grpc, scorer, peer, core.images(&metrics.mirror));
@@ -426,10 +427,10 @@ fn start_peers(
     tasks: &mut Tasks,
     config: &Config,
     core: &Core,
+    cached: Arc<Lookups>,
     metrics: &Metrics,
 ) -> PeerServer<PeerService> {
-    let cached = core.index.read().reader();
-    let publisher = Publisher::new(core.books.clone(), cached.secret_check(), metrics.peers.clone());
+    let publisher = Publisher::new(core.books.clone(), cached.clone(), metrics.peers.clone());
     let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
     let stop = tasks.stop();
     tasks.spawn("publish", publisher.run(stop.clone()));

@@ -26,7 +26,6 @@ use warmpath_kv::index::Reader;
 mod basis;
 mod candidates;
 mod keys;
-mod lookups;
 mod measure;
 mod memo_metrics;
 pub mod metrics;
@@ -58,11 +57,11 @@ use crate::engines::Directory;
 use crate::fleet::{Endpoint, Snapshot, View};
 use crate::ledger::DecisionId;
 use crate::lengths::OutputLengths;
+use crate::lookups::Lookups;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::receipts::{Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
 use candidates::{choosable, serving};
-use lookups::Lookups;
 use measure::{Job, Measured, Measurer};
 use metrics::DecideMetrics;
 use pool::{Pool, PoolError};
@@ -193,6 +192,11 @@ impl Decider {
     /// From now on looks up in the index of this reader: what the shared one was replaced by at the start.
     pub fn take_up(&self, reader: Reader) {
         self.cached.take_up(reader);
+    }
+
+    /// The lookups in use, to be shared.
+    pub fn lookups(&self) -> Arc<Lookups> {
+        self.cached.clone()
     }
 
     /// Decides one request.

@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod lengths;
 pub mod lifecycle;
 pub mod logs;
+pub mod lookups;
 pub mod mirror;
 pub mod models;
 pub mod peers;

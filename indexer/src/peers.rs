@@ -32,6 +32,7 @@ pub use metrics::PeerMetrics;
 use crate::books::{Books, Change, IndexerId, Pending, What};
 use crate::clock::Clock;
 use crate::fleet::View;
+use crate::lookups::Lookups;
 use crate::rpc::status::{follow_again, invalid_follower};
 use audience::{Audience, Following};
 use metrics::ReportLabels;
@@ -52,7 +53,7 @@ const BATCHES_BEHIND_MAX: usize = 1024;
 pub struct Publisher {
     books: Arc<Mutex<Books>>,
     batches: broadcast::Sender<Batch>,
-    name: Name,
+    namer: Namer,
     metrics: PeerMetrics,
 }
 
@@ -62,6 +63,13 @@ struct Name {
     own: IndexerId,
     /// Of the secret that its block keys are made with.
     secret_check: u64,
+}
+
+/// Names us as we are now: with what is taken up at the start the secret may change.
+#[derive(Clone, Debug)]
+struct Namer {
+    own: IndexerId,
+    cached: Arc<Lookups>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +85,7 @@ pub struct PeerService {
     books: Arc<Mutex<Books>>,
     view: Arc<View>,
     clock: Clock,
-    name: Name,
+    namer: Namer,
     /// Weak, so that every stream ends, with all that was told, when the publisher does.
     batches: broadcast::WeakSender<Batch>,
 }
@@ -85,17 +93,17 @@ pub struct PeerService {
 // === impl Publisher ===
 
 impl Publisher {
-    /// `secret_check`: of the secret that block keys are made with.
-    pub fn new(books: Arc<Mutex<Books>>, secret_check: u64, metrics: PeerMetrics) -> Self {
+    /// `cached`: makes the block keys that are told.
+    pub fn new(books: Arc<Mutex<Books>>, cached: Arc<Lookups>, metrics: PeerMetrics) -> Self {
         let (batches, _) = broadcast::channel(BATCHES_BEHIND_MAX);
-        let name = Name { own: books.lock().own(), secret_check };
-        Self { books, batches, name, metrics }
+        let namer = Namer { own: books.lock().own(), cached };
+        Self { books, batches, namer, metrics }
     }
 
     /// The service through which others follow.
     pub fn service(&self, view: Arc<View>, clock: Clock) -> PeerService {
         let (books, batches) = (self.books.clone(), self.batches.downgrade());
-        PeerService { books, view, clock, name: self.name, batches }
+        PeerService { books, view, clock, namer: self.namer.clone(), batches }
     }
 
     /// Sends what has gathered, on a beat, until `stop`; then the rest.
@@ -120,7 +128,7 @@ impl Publisher {
                     changes.iter().filter(|change| matches!(change.what, What::Reported(_))).count();
                 let passed_on = ReportLabels { result: "passed_on" };
                 self.metrics.reports.get_or_create(&passed_on).inc_by(reports as u64);
-                in_batches(self.name, &changes).into_iter().map(Batch::Changes).collect()
+                in_batches(self.namer.name(), &changes).into_iter().map(Batch::Changes).collect()
             }
         };
         self.metrics.followers.set(i64::try_from(self.batches.receiver_count()).unwrap_or(i64::MAX));
@@ -128,6 +136,14 @@ impl Publisher {
             // An error says that nobody follows, and then nobody needs it.
             let _nobody = self.batches.send(batch);
         }
+    }
+}
+
+// === impl Namer ===
+
+impl Namer {
+    fn name(&self) -> Name {
+        Name { own: self.own, secret_check: self.cached.secret_check() }
     }
 }
 
@@ -168,7 +184,7 @@ impl PeerService {
             // Under the lock, so that no change falls between the two, and whoever is counted on hears all.
             let mut books = self.books.lock();
             let following = Following::begin(&mut books, &self.books, audience);
-            (Snapshot::of(&books, self.name), batches.subscribe(), following)
+            (Snapshot::of(&books, self.namer.name()), batches.subscribe(), following)
         };
         let snapshot = snapshot.batches(self.books.clone(), self.view.clone(), self.clock);
         let changes = stream::unfold(changes, |mut changes| async move {

@@ -50,8 +50,9 @@ fn prompts_beyond_the_usual_limit_of_grpc_are_decided_by_the_indexer() {
     });
 }
 
-/// What may be remembered of prompts, and what the whole indexer may take, tokenizer and index included.
-const MEMO_BYTES: u64 = 32 << 20;
+/// What may be remembered of prompts: at about a byte and a tenth a token, a third of what is asked for.
+const MEMO_BYTES: u64 = 1 << 20;
+/// What the whole indexer may take, tokenizer and index included.
 const RESIDENT_BYTES_MAX: u64 = 1 << 30;
 
 // D18 (llm-d/llm-d-router#1348)

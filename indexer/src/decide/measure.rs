@@ -12,9 +12,9 @@ use warmpath_prompt::{
 };
 
 use super::keys::{KeyFold, PromptMemo};
-use super::lookups::Lookups;
 use super::metrics::DecideMetrics;
 use super::{Members, Prompt, Question, Reason};
+use crate::lookups::Lookups;
 use crate::models::Model;
 use crate::volatile::VolatileHeads;
 

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 use warmpath_kv::Millis;
-use warmpath_kv::index::Reader;
 use warmpath_proto::v1::peer_client::PeerClient;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
@@ -22,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::HostPort;
 use crate::fleet::{Snapshot, View};
 use crate::ledger::DecisionId;
+use crate::lookups::Lookups;
 use crate::report::Reporter;
 
 /// A connection that is not there by now is not there.
@@ -42,7 +42,7 @@ pub struct Follower {
     /// For what gateways reported to the peer, and for what it saw of endpoints.
     pub reporter: Reporter,
     /// For the blocks that its picks will bring.
-    pub cached: Reader,
+    pub cached: Arc<Lookups>,
     pub metrics: PeerMetrics,
 }
 

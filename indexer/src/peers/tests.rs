@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use warmpath_kv::Millis;
+use warmpath_kv::{Index, IndexLimits, KeyHasher, Millis};
 use warmpath_proto::v1::ledger_change::What;
 
 use super::*;
@@ -9,6 +9,7 @@ use crate::answers::ResponseKey;
 use crate::books::{DecisionIds, Placed};
 use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Ports};
 use crate::ledger::{Event, Forecast};
+use crate::lookups::Lookups;
 
 /// Everything that one indexer has, and its view of two endpoints.
 struct Indexer {
@@ -38,7 +39,9 @@ impl Indexer {
         view.publish(fleet.snapshot());
         let own = IndexerId::new(1).unwrap();
         let books = Arc::new(Mutex::new(Books::new(own, 1 << 20)));
-        let publisher = Publisher::new(books.clone(), 0, PeerMetrics::default());
+        let index = Index::new(KeyHasher::new([1; 16]), IndexLimits::default());
+        let cached = Arc::new(Lookups::new(index.reader()));
+        let publisher = Publisher::new(books.clone(), cached, PeerMetrics::default());
         Self { books, view, publisher, ids: DecisionIds::new(own) }
     }
 
@@ -160,14 +163,14 @@ async fn nothing_is_lost_that_happens_while_a_follower_is_told_everything() {
 #[tokio::test]
 async fn a_snapshot_of_nothing_is_one_batch_and_takes_the_lock_for_a_slice_at_a_time() {
     let indexer = Indexer::new();
-    let empty = Snapshot::of(&indexer.books.lock(), indexer.publisher.name);
+    let empty = Snapshot::of(&indexer.books.lock(), indexer.publisher.namer.name());
     let batches: Vec<_> =
         empty.batches(indexer.books.clone(), indexer.view.clone(), Clock::start()).collect().await;
     assert_eq!(batches.iter().map(|batch| batch.snapshot).collect::<Vec<_>>(), [true]);
     for number in 1..=ANSWERS {
         indexer.answer(number, 1);
     }
-    let held = Snapshot::of(&indexer.books.lock(), indexer.publisher.name);
+    let held = Snapshot::of(&indexer.books.lock(), indexer.publisher.namer.name());
     let mut batches = Box::pin(held.batches(indexer.books.clone(), indexer.view.clone(), Clock::start()));
     let mut lengths = Vec::new();
     while let Some(batch) = batches.next().await {

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use warmpath_kv::index::Reader;
 
+/// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Lookups {
+pub struct Lookups {
     first: Reader,
     taken_up: OnceLock<Reader>,
 }
@@ -15,12 +16,12 @@ pub(super) struct Lookups {
 // === impl Lookups ===
 
 impl Lookups {
-    pub(super) fn new(first: Reader) -> Self {
+    pub fn new(first: Reader) -> Self {
         Self { first, taken_up: OnceLock::new() }
     }
 
     /// From now on these. A second time nothing changes.
-    pub(super) fn take_up(&self, reader: Reader) {
+    pub fn take_up(&self, reader: Reader) {
         let _kept = self.taken_up.set(reader);
     }
 }
