@@ -96,7 +96,15 @@ impl<B: Weight> Sequencer<B> {
     /// What is held is of another process, or cannot be shown to be of this one.
     fn disprove(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
         actions.push_back(Action::DropReplay);
+        self.begin_anew_here(now, actions);
+    }
+
+    /// The process has been at the other end since the connection began. So what was published on it stays its own, and a
+    /// lower number tells of the next process.
+    fn begin_anew_here(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
+        let published = (self.last_published, self.last_made_at);
         self.begin_anew(now, actions);
+        (self.last_published, self.last_made_at) = published;
     }
 
     pub(super) fn replay_ended(&mut self, now: Millis, actions: &mut VecDeque<Action<B>>) {
@@ -104,7 +112,7 @@ impl<B: Weight> Sequencer<B> {
             // It does not have the batch: another process, counting anew.
             State::Replaying { .. } if !self.is_proven => {
                 self.stats.restarts += 1;
-                self.begin_anew(now, actions);
+                self.begin_anew_here(now, actions);
             }
             State::Replaying { attempt, has_progressed, .. } => {
                 self.apply_waiting(actions);

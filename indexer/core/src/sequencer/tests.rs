@@ -352,6 +352,31 @@ fn every_new_connection_may_be_a_restart() {
     assert_eq!(bench.trust(), "degraded joined_late");
 }
 
+/// Behind a proxy that keeps the connection, the next process may come right after the one before was read.
+#[test]
+fn numbers_of_a_connection_rise_whatever_was_disproven_on_it() {
+    for has_batch in [true, false] {
+        let mut bench = Bench::live(true);
+        bench.input(Input::Disconnected);
+        assert_eq!(bench.input(Input::Connected), ["ask 2"]);
+        assert_eq!(bench.published(5), [""; 0], "waits");
+        if has_batch {
+            assert_eq!(bench.replayed(2), ["compare 2"]);
+            let disproven = bench.input(Input::Compared { is_same: false });
+            assert_eq!(disproven, ["drop replay", "clear Restarted", "ask 0"]);
+        } else {
+            assert_eq!(bench.input(Input::ReplayEnded), ["clear Restarted", "ask 0"]);
+        }
+        for seq in 0..=5 {
+            bench.replayed(seq);
+        }
+        bench.input(Input::ReplayEnded);
+        assert_eq!(bench.trust(), "live");
+        assert_eq!(bench.published(0), ["clear Restarted", "ask 0"]);
+        assert_eq!(bench.trust(), "recovering");
+    }
+}
+
 /// A network that blinks costs nothing: the engine shows the last batch, and what came after it.
 #[test]
 fn the_same_process_is_known_by_its_last_batch() {
