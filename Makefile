@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events chaos outage schedules lab lab-sweep lab-envoy fuzz clean
+.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events chaos outage overhead schedules lab lab-sweep lab-envoy fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -22,8 +22,9 @@ help:
 	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
 	  'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
 	  'make chaos   COUNT=200 SEED=1 SECONDS=30 JOBS=4: random faults in everything, under load through Envoy' \
-  'make outage  SECONDS=10: the same requests with Redis or the indexers frozen, killed and there, beside each other' \
-  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
+	  'make outage  SECONDS=10: the same requests with Redis or the indexers frozen, killed and there, beside each other' \
+	  'make overhead: what Warmpath adds to a request, beside an Envoy without the filter and beside a bare call' \
+	  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
 	  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
 	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
 	  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
@@ -84,6 +85,10 @@ outage: SECONDS ?= 10
 outage: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/outage --seconds $(SECONDS)
+
+overhead: setup wasm
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	target/release/overhead
 
 schedules: COUNT ?= 100000
 schedules: FROM ?= 0

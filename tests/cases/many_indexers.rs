@@ -31,7 +31,7 @@ fn engines(indexers: usize) -> Result<StackBuilder> {
 /// Prompts that share nothing, so that load alone decides, and more of them at once than one engine can take.
 fn load() -> Load {
     Load {
-        prefixes: 160,
+        prefixes: 320,
         prefix_tokens: 1024,
         uses: 1,
         own_tokens: (16, 32),
