@@ -32,6 +32,7 @@ pub mod metrics;
 mod picking;
 mod pool;
 mod question;
+mod ranking;
 mod reason;
 mod recognize;
 mod round;

@@ -3,22 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use warmpath_core::rank::{Candidate, Ranked, rank};
+use warmpath_core::rank::rank;
 use warmpath_kv::{Hits, Millis};
 
-use super::candidates::{Circumstances, Seat, choosable, gather, weighed};
-use super::round::{Round, best_of_each_endpoint, put_first};
+use super::candidates::{Circumstances, choosable, gather, weighed};
+use super::ranking::Ranking;
+use super::round::Round;
 use super::{Decider, Decision};
 use crate::books::{Expected, Placed};
 use crate::fleet::Heard;
 use crate::ledger::{DecisionId, Ledger};
-
-/// Candidates and their order.
-pub(super) struct Ranking {
-    pub(super) seats: Vec<Seat>,
-    pub(super) candidates: Vec<Candidate>,
-    pub(super) ranked: Vec<Ranked>,
-}
 
 impl Decider {
     /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
@@ -98,31 +92,11 @@ impl Decider {
         // While the prompt was measured, another request may have become the one that tries an endpoint anew.
         let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
         let (seats, candidates) = gather(&endpoints, cached, circumstances);
-        let mut ranked = rank(round.choice.policy, round.demand, &candidates, turn, &mut rand::random);
+        let ranked = rank(round.choice.policy, round.demand, &candidates, turn, &mut rand::random);
+        let mut ranking = Ranking { seats, candidates, ranked };
         if let Some(keeper) = &round.keeper {
-            put_first(keeper, &mut ranked, &seats);
+            ranking.put_first(keeper);
         }
-        Ranking { seats, candidates, ranked }
-    }
-}
-
-// === impl Ranking ===
-
-impl Ranking {
-    /// All candidates, best first.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Seat, &Candidate, &Ranked)> {
-        self.ranked.iter().filter_map(|ranked| {
-            Some((self.seats.get(ranked.index)?, self.candidates.get(ranked.index)?, ranked))
-        })
-    }
-
-    /// Those that a gateway is told of.
-    pub(super) fn best(&self) -> Vec<(&Seat, &Candidate, &Ranked)> {
-        best_of_each_endpoint(&self.ranked, &self.seats, &self.candidates)
-    }
-
-    /// Tokens that the best holder of all has.
-    pub(super) fn reachable_tokens(&self) -> u32 {
-        self.candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0)
+        ranking
     }
 }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use warmpath_core::limits::CANDIDATES_MAX;
 use warmpath_core::rank::{Candidate, Demand, Ranked};
 use warmpath_kv::PromptKeys;
 
 use super::candidates::Seat;
 use super::measure::{BYTES_PER_TOKEN, Measured};
-use super::picking::Ranking;
+use super::ranking::Ranking;
 use super::split::Choice;
 use super::{Decision, Pick, Verdict};
 use crate::books::Placed;
@@ -113,31 +112,4 @@ impl Round<'_> {
             }),
         }
     }
-}
-
-/// The best rank of each endpoint, best first, as many as a filter takes: a retry has to go elsewhere.
-pub(super) fn best_of_each_endpoint<'a>(
-    ranking: &'a [Ranked],
-    seats: &'a [Seat],
-    candidates: &'a [Candidate],
-) -> Vec<(&'a Seat, &'a Candidate, &'a Ranked)> {
-    let mut best: Vec<(&Seat, &Candidate, &Ranked)> = Vec::with_capacity(CANDIDATES_MAX);
-    for ranked in ranking {
-        let (Some(seat), Some(candidate)) = (seats.get(ranked.index), candidates.get(ranked.index)) else {
-            continue;
-        };
-        if best.iter().all(|(taken, _, _)| taken.endpoint != seat.endpoint) {
-            best.push((seat, candidate, ranked));
-        }
-        if best.len() == CANDIDATES_MAX {
-            break;
-        }
-    }
-    best
-}
-
-/// Moves an endpoint's ranks to the front of a ranking; the order is otherwise kept.
-pub(super) fn put_first(keeper: &str, ranking: &mut [Ranked], seats: &[Seat]) {
-    let is_other = |ranked: &Ranked| seats.get(ranked.index).is_none_or(|seat| *seat.endpoint != *keeper);
-    ranking.sort_by_key(is_other);
 }

@@ -1,7 +1,7 @@
 //! What is told of a decision: its receipt, and counts.
 
 use super::metrics::{ChoiceLabels, DecisionLabels};
-use super::picking::Ranking;
+use super::ranking::Ranking;
 use super::round::Round;
 use super::{Decider, Decision, Purpose};
 use crate::receipts::{self, Considered, Fate, Receipt};

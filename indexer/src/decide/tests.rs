@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use warmpath_kv::Millis;
 
 use super::candidates::{Circumstances, gather};
-use super::round::{best_of_each_endpoint, put_first};
+use super::ranking::Ranking;
 use super::*;
 use crate::engines::{Census, ListedAdapter};
 use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Ports, Sample};
@@ -179,11 +179,8 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
     let entry =
         |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     // Both ranks of the second endpoint first.
-    let ranking = [entry(2), entry(1), entry(0), entry(3)];
-    let best: Vec<_> = best_of_each_endpoint(&ranking, &seats, &candidates)
-        .into_iter()
-        .map(|(seat, _, _)| (&*seat.endpoint, seat.rank))
-        .collect();
+    let ranking = Ranking { seats, candidates, ranked: vec![entry(2), entry(1), entry(0), entry(3)] };
+    let best: Vec<_> = ranking.best().into_iter().map(|(seat, _, _)| (&*seat.endpoint, seat.rank)).collect();
     assert_eq!(best, [("10.0.0.2:80", Some(1)), ("10.0.0.1:80", None), ("10.0.0.3:80", None)]);
 }
 
@@ -253,12 +250,14 @@ fn a_request_for_which_nothing_is_computed_has_no_size() {
 fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
-    let (seats, _) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
+    let (seats, candidates) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
     let entry =
         |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
-    let mut ranking = [entry(3), entry(2), entry(0), entry(1)];
-    put_first("10.0.0.2:80", &mut ranking, &seats);
-    assert_eq!(ranking.iter().map(|ranked| ranked.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
-    put_first("10.0.0.9:80", &mut ranking, &seats);
-    assert_eq!(ranking.iter().map(|ranked| ranked.index).collect::<Vec<_>>(), [2, 1, 3, 0]);
+    let ranked = vec![entry(3), entry(2), entry(0), entry(1)];
+    let mut ranking = Ranking { seats, candidates, ranked };
+    for keeper in ["10.0.0.2:80", "10.0.0.9:80"] {
+        ranking.put_first(keeper);
+        let order: Vec<_> = ranking.ranked.iter().map(|ranked| ranked.index).collect();
+        assert_eq!(order, [2, 1, 3, 0], "after {keeper}");
+    }
 }
