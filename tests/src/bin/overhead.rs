@@ -21,6 +21,7 @@ use warmpath_tests::case::{fresh_dir, print_logs};
 use warmpath_tests::client::Call;
 use warmpath_tests::envoy::Bootstrap;
 use warmpath_tests::paths;
+use warmpath_tests::process::Process;
 use warmpath_tests::prompts::{chat, text};
 use warmpath_tests::recorder::HELD_HEADER;
 use warmpath_tests::scripted::Script;
@@ -56,6 +57,10 @@ struct Args {
     /// How long each turn lasts, in seconds.
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
+    /// Keeps the cores awake by idle-class loops, which give way to everything else: what a virtual machine takes to
+    /// wake a core between two messages is left out then.
+    #[arg(long)]
+    awake: bool,
 }
 
 /// One of the four.
@@ -94,6 +99,7 @@ async fn main() -> Result<()> {
 }
 
 async fn run(args: &Args, dir: &Path) -> Result<()> {
+    let _awake = if args.awake { keep_awake(dir)? } else { vec![] };
     let without =
         start("without", dir, |stack| stack.indexers(0).bootstrap(Bootstrap::remove_filter)).await?;
     let reading = start("reading", dir, |stack| stack.indexers(0)).await?;
@@ -119,6 +125,16 @@ async fn run(args: &Args, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A loop for each core, for as long as they are kept.
+fn keep_awake(dir: &Path) -> Result<Vec<Process>> {
+    let cores = std::thread::available_parallelism()?.get();
+    let spin = |core| {
+        let command = ["--idle", "0", "sh", "-c", "while :; do :; done"];
+        Process::start(&format!("awake-{core}"), Path::new("/usr/bin/chrt"), command, dir)
+    };
+    (0..cores).map(spin).collect()
 }
 
 async fn start(name: &str, dir: &Path, change: impl FnOnce(StackBuilder) -> StackBuilder) -> Result<Stack> {
