@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
@@ -12,6 +13,9 @@ use warmpath_tests::eventually::{eventually, seen_if};
 use warmpath_tests::paths;
 use warmpath_tests::prompts::{chat, completion, text};
 use warmpath_tests::stack::{Stack, StackBuilder};
+
+/// In which a replica that came up must have its share.
+const FAIR_WITHIN: Duration = Duration::from_secs(30);
 
 /// Prompts that share nothing.
 fn fresh(number: u64) -> Call {
@@ -67,6 +71,50 @@ fn a_replica_that_keeps_failing_is_ejected_whatever_the_policy_and_comes_back() 
             seen_if(used && standing == Some(&json!("trusted")), format!("{standing:?}"))
         })
         .await
+    });
+}
+
+/// Of three engines one is down, and comes up while the other two are busy. Slow start is on, as it is by default.
+// D13 (higress-group/higress#3255)
+#[test]
+fn a_replica_that_comes_up_under_load_has_its_share_within_half_a_minute() {
+    let stack: Result<StackBuilder> =
+        Stack::builder().map(|stack| stack.engines(3).each_engine(|engine| engine.speedup = 4.0));
+    case(stack, async |stack| {
+        let young = stack.engines[0].address();
+        stack.engines[0].process().kill()?;
+        let (client, address) = (stack.client.clone(), stack.envoy.address());
+        let mut number = 50_000;
+        // Of two dozen requests, a dozen at a time and no two alike, so many went to the one that came up.
+        let mut turn = async || {
+            let mut served = 0;
+            for _ in 0..2 {
+                number += 12;
+                let calls = (0..12).map(|place| client.send(&address, completion(text(number + place, 600))));
+                for answer in try_join_all(calls).await? {
+                    anyhow::ensure!(answer.status == 200, "status {}: {}", answer.status, answer.text());
+                    served += usize::from(answer.receipt().endpoint == young);
+                }
+            }
+            anyhow::Ok(served)
+        };
+        for _ in 0..3 {
+            assert_eq!(turn().await?, 0, "nobody listens there");
+        }
+        stack.engines[0].launch_again()?;
+        stack.engines[0].wait_until_healthy().await?;
+        let back = Instant::now();
+        let mut shares = vec![];
+        // A third is 8; chance and the end of a turn take some.
+        while shares.iter().rev().take(3).sum::<usize>() < 3 * 6 {
+            assert!(back.elapsed() < FAIR_WITHIN, "of 24 each it served {shares:?}");
+            shares.push(turn().await?);
+        }
+        println!(
+            "fair {:.1} s after it answered; of 24 each it served {shares:?}",
+            back.elapsed().as_secs_f64()
+        );
+        Ok(())
     });
 }
 

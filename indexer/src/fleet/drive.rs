@@ -61,7 +61,7 @@ impl FleetDriver {
             match change {
                 Change::Added(endpoint) => self.add(endpoint),
                 Change::HealthChanged { endpoint } if endpoint.health.is_usable() => {
-                    endpoint.meter.begin(self.clock.now());
+                    endpoint.meter.come_back(self.clock.now());
                 }
                 Change::HealthChanged { .. } | Change::Removed(_) => {}
             }

@@ -108,6 +108,13 @@ impl EndpointMeter {
         self.since.store(now.0, Ordering::Relaxed);
     }
 
+    /// It refused connections and takes them again: should it be ejected, it may be tried at once.
+    pub fn come_back(&self, now: Millis) {
+        // No number of failures matters where none is heard.
+        self.hear(Heard::Back, Outliers { failures: 0, eject_ms: 0 }, now);
+        self.begin(now);
+    }
+
     /// r: the share of its load that it takes yet, which grows to 1 in `slow_start_ms`.
     pub fn ramp(&self, slow_start_ms: u64, now: Millis) -> f64 {
         let age = now.since(Millis(self.since.load(Ordering::Relaxed)));
@@ -193,6 +200,16 @@ mod tests {
             Some(Standing::Trusted { failures: 0 })
         );
         assert_eq!(meter.ramp(10_000, Millis(51_500)), RAMP_MIN);
+    }
+
+    #[test]
+    fn one_that_takes_connections_again_is_tried_at_once() {
+        let (meter, config) = (EndpointMeter::default(), Outliers { failures: 1, eject_ms: 60_000 });
+        meter.hear(Heard::Failed, config, Millis(1000));
+        assert!(!meter.admits(Millis(1500)));
+        meter.come_back(Millis(1500));
+        assert!(meter.admits(Millis(1500)));
+        assert_eq!(meter.ramp(10_000, Millis(1500)), RAMP_MIN);
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //!     └────────────────────────────────────────────────────── Answered ────┘
 //! ```
 //!
+//! An ejected endpoint whose process refused connections and takes them again is tried at once (`Back`): what ejected it
+//! is gone.
+//!
 //! Too many are several in a row, or half of those of late: an endpoint that answers now and then is found too. One
 //! that is probed takes one request at a time. What ends while an endpoint is ejected was sent before, and says nothing
 //! new. That somebody is always left to choose is for who chooses: see `decide::candidates`.
@@ -48,6 +51,8 @@ pub enum Heard {
     Failed,
     /// A request was sent to it.
     Picked,
+    /// It refused connections for a while and takes them again: it is another process.
+    Back,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +117,7 @@ impl Outlier {
         match heard {
             Heard::Answered => self.answered = self.answered.plus(1.0, COUNT_MAX, now, HALF_LIFE_MS),
             Heard::Failed => self.failed = self.failed.plus(1.0, COUNT_MAX, now, HALF_LIFE_MS),
-            Heard::Picked => {}
+            Heard::Picked | Heard::Back => {}
         }
         self.standing = self.after(heard, config, now);
         if before && !self.is_out() {
@@ -149,6 +154,9 @@ impl Outlier {
             (Standing::Probed { times, .. }, Heard::Picked) => Standing::Probed { since: now, times },
             (Standing::Probed { .. }, Heard::Answered) => Standing::Trusted { failures: 0 },
             (Standing::Probed { times, .. }, Heard::Failed) => ejected(times.saturating_add(1)),
+            (Standing::Ejected { times, .. } | Standing::Probed { times, .. }, Heard::Back) => {
+                Standing::Ejected { until: now, times }
+            }
             (standing, _) => standing,
         }
     }

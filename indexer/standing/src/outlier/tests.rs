@@ -18,10 +18,10 @@ fn after(heard: &[Event]) -> Outlier {
 
 #[test]
 fn every_transition() {
-    use Heard::{Answered, Failed, Picked};
+    use Heard::{Answered, Back, Failed, Picked};
     let ejected = [(0, Failed), (0, Failed), (0, Failed)];
     let probed = [ejected.as_slice(), &[(5000, Picked)]].concat();
-    let table: [(&[Event], Event, Standing); 11] = [
+    let table: [(&[Event], Event, Standing); 14] = [
         (&[], (0, Failed), Standing::Trusted { failures: 1 }),
         (&[(0, Failed)], (0, Answered), Standing::Trusted { failures: 0 }),
         (&[(0, Failed)], (0, Picked), Standing::Trusted { failures: 1 }),
@@ -33,6 +33,9 @@ fn every_transition() {
         (&probed, (5001, Answered), Standing::Trusted { failures: 0 }),
         (&probed, (5001, Failed), Standing::Ejected { until: Millis(15_001), times: 2 }),
         (&probed, (16_000, Picked), Standing::Probed { since: Millis(16_000), times: 1 }),
+        (&ejected, (70, Back), Standing::Ejected { until: Millis(70), times: 1 }),
+        (&probed, (5001, Back), Standing::Ejected { until: Millis(5001), times: 1 }),
+        (&[(0, Failed)], (1, Back), Standing::Trusted { failures: 1 }),
     ];
     for (history, last, expected) in table {
         let history = [history, &[last]].concat();
