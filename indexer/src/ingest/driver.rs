@@ -119,6 +119,8 @@ impl Driver {
         for id in self.streams.keys() {
             index.set_trust(*id, Trust::Stale(StaleBy::Disconnected));
         }
+        drop(index);
+        self.board.disconnect_all();
     }
 
     fn take_commands(&mut self) -> Flow {
@@ -209,7 +211,7 @@ mod tests {
 
     use warmpath_kv::{IndexLimits, KeyHasher};
 
-    use super::super::{StreamSpec, wake};
+    use super::super::{StreamSpec, StreamStatus, wake};
     use super::*;
 
     #[test]
@@ -218,7 +220,8 @@ mod tests {
         let (sender, commands) = mpsc::channel();
         let (_waker, wakeup) = wake::pair().unwrap();
         let config = IngestConfig::default();
-        let mut driver = Driver::new(config, index.clone(), Clock::start(), Arc::default(), commands, wakeup);
+        let board = Arc::new(Board::default());
+        let mut driver = Driver::new(config, index.clone(), Clock::start(), board.clone(), commands, wakeup);
         let id = StreamId(1);
         index.write().add_stream(id, "m");
         let spec = StreamSpec {
@@ -233,6 +236,8 @@ mod tests {
         sender.send(Command::Add(spec, None)).unwrap();
         assert_eq!(driver.take_commands(), Flow::Continue);
         index.write().set_trust(id, Trust::Live);
+        let live = |status: StreamStatus| StreamStatus { trust: Trust::Live, is_connected: true, ..status };
+        board.snapshot().into_iter().map(live).for_each(|status| board.post(status));
         let thread = std::thread::spawn(move || {
             let _driver = driver;
             panic!("on purpose");
@@ -240,5 +245,7 @@ mod tests {
         assert!(thread.join().is_err());
         let trust = index.read().stream_stats(id).map(|stream| stream.trust);
         assert_eq!(trust, Some(Trust::Stale(StaleBy::Disconnected)));
+        let told: Vec<_> = board.snapshot().iter().map(|told| (told.trust, told.is_connected)).collect();
+        assert_eq!(told, [(Trust::Stale(StaleBy::Disconnected), false)], "nor told to be");
     }
 }

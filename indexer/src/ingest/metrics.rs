@@ -24,7 +24,7 @@ type StreamCounter = (&'static str, &'static str, fn(&StreamStatus) -> u64);
 type StreamGauge = (&'static str, &'static str, fn(&StreamStatus) -> Option<f64>);
 
 /// Each with the labels `endpoint` and `rank`.
-const STREAM_COUNTERS: [StreamCounter; 18] = [
+const STREAM_COUNTERS: [StreamCounter; 19] = [
     ("kv_batches_published", "Event batches applied as published", |s| s.sequence.applied),
     ("kv_batches_replayed", "Event batches applied from a replay", |s| s.sequence.replayed),
     ("kv_batches_duplicate", "Event batches that had been applied already", |s| s.sequence.duplicates),
@@ -50,6 +50,9 @@ const STREAM_COUNTERS: [StreamCounter; 18] = [
     ("kv_probes_failed", "Probes of an idle stream without answer", |s| s.sequence.probes_failed),
     ("kv_restarts", "Engine restarts seen in the numbers of a stream", |s| s.sequence.restarts),
     ("kv_reconnects", "Connections of a stream after its first", |s| s.sequence.reconnects),
+    ("kv_handshakes_failed", "Connections on which whoever answered did not speak ZeroMQ", |s| {
+        s.read.handshakes_failed
+    }),
     (
         "kv_resumed",
         "Connections after which what was held was shown to be of the same process, and kept",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use warmpath_kv::event::Problems;
 use warmpath_kv::sequencer::{SequencerStats, Waiting};
-use warmpath_kv::{Millis, StreamId, Trust};
+use warmpath_kv::{Millis, StaleBy, StreamId, Trust};
 
 /// One stream, as it was at the thread's last turn that changed it.
 #[derive(Clone, Debug)]
@@ -118,5 +118,13 @@ impl Board {
 
     pub(super) fn remove(&self, id: StreamId) {
         self.streams.lock().remove(&id);
+    }
+
+    /// Nobody reads any of them any more.
+    pub(super) fn disconnect_all(&self) {
+        for status in self.streams.lock().values_mut() {
+            status.trust = Trust::Stale(StaleBy::Disconnected);
+            status.is_connected = false;
+        }
     }
 }

@@ -8,19 +8,15 @@ use warmpath_kv::{Action, Index, Input, Millis, Sequencer, SequencerConfig, Stal
 use zmq::Context;
 
 use super::digest::LastBatch;
-use super::frames::{self, Framed, RawBatch};
+use super::frames::RawBatch;
 use super::ranks::RankFilter;
-use super::sockets::{ConnectionEvent, EventSocket, ReplaySocket};
+use super::sockets::{EventSocket, ReplaySocket};
 use super::status::{ReadStats, StreamStatus};
 use super::turn::{Changed, Ready, Turn, Yield};
 use super::warnings::{self, RateLimit};
 use super::{Resumable, StreamSpec, Taken};
 
-/// Messages read from one socket in one turn, so that a busy stream cannot starve the others.
-const MESSAGES_PER_TURN: usize = 64;
-
-/// Wait before a socket that could not be made is tried again, in milliseconds.
-const REOPEN_MS: u64 = 5_000;
+mod receive;
 
 pub(super) struct Stream {
     spec: StreamSpec,
@@ -32,7 +28,10 @@ pub(super) struct Stream {
     opened: u64,
     replay: Option<ReplaySocket>,
     ranks: RankFilter,
-    is_connected: bool,
+    /// `None`: it is not.
+    connected_at: Option<Millis>,
+    /// Before the next connection, in milliseconds.
+    pause_ms: u64,
     error: Option<zmq::Error>,
     sequencer: Sequencer<RawBatch>,
     /// The batch applied last.
@@ -87,7 +86,8 @@ impl Stream {
             reopen_at: turn.now,
             opened: 0,
             replay: None,
-            is_connected: false,
+            connected_at: None,
+            pause_ms: 0,
             error: None,
             actions: VecDeque::new(),
             trust,
@@ -126,7 +126,7 @@ impl Stream {
         self.open_if_due(turn);
         self.admit(Input::Tick, turn);
         if self.trust == Trust::Silent && self.warned.silent.admit(turn.now) {
-            warnings::silent(&self.spec, self.is_connected);
+            warnings::silent(&self.spec, self.connected_at.is_some());
         }
     }
 
@@ -152,7 +152,7 @@ impl Stream {
         let held = index.read().stream_stats(self.spec.id);
         Some(StreamStatus {
             trust: self.trust,
-            is_connected: self.is_connected,
+            is_connected: self.connected_at.is_some(),
             last_seq: self.sequencer.last_applied(),
             last_made_us: self.last_made_us,
             sequence: self.sequencer.stats(),
@@ -165,142 +165,6 @@ impl Stream {
             error: self.error.map(|error| error.to_string()),
             ..StreamStatus::new(self.spec.id, self.spec.endpoint.clone(), self.spec.rank)
         })
-    }
-
-    // --- sockets ---
-
-    fn open_if_due(&mut self, turn: Turn<'_>) {
-        if self.socket.is_some() || turn.now < self.reopen_at {
-            return;
-        }
-        self.opened += 1;
-        self.changed = Changed::State;
-        let name = format!("{}-{}", self.spec.id, self.opened);
-        match EventSocket::open(&self.context, &self.spec.events, &name) {
-            Ok(socket) => {
-                self.socket = Some(socket);
-                self.error = None;
-            }
-            Err(error) => {
-                self.reopen_at = turn.now.plus(REOPEN_MS);
-                self.error = Some(error);
-                if self.warned.no_socket.admit(turn.now) {
-                    warnings::no_socket(&self.spec, &self.spec.events, error);
-                }
-            }
-        }
-    }
-
-    fn read_monitor(&mut self, turn: Turn<'_>) {
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(socket) = &self.socket else { return };
-            match socket.connection_event() {
-                Ok(Some(ConnectionEvent::Connected)) => {
-                    tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events connected");
-                    self.is_connected = true;
-                    self.ranks.begin_anew();
-                    self.admit(Input::Connected, turn);
-                }
-                Ok(Some(ConnectionEvent::Disconnected)) => {
-                    // A new socket, so that what waits in this one cannot be taken for the next incarnation's.
-                    self.socket = None;
-                    self.replay = None;
-                    self.reopen_at = turn.now;
-                    if std::mem::take(&mut self.is_connected) {
-                        tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, "KV events disconnected");
-                        self.admit(Input::Disconnected, turn);
-                    }
-                    self.open_if_due(turn);
-                }
-                Ok(Some(ConnectionEvent::HandshakeFailed)) => {
-                    self.read.handshakes_failed += 1;
-                    self.changed = Changed::State;
-                }
-                Ok(None) => return,
-                Err(error) => return self.fail(error, turn),
-            }
-        }
-    }
-
-    fn read_events(&mut self, turn: Turn<'_>) -> Yield {
-        let mut read = Yield::Nothing;
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(socket) = &self.socket else { return read };
-            match frames::receive(&socket.events) {
-                Ok(Some(Framed::Batch { seq, batch })) if self.is_own(&batch, turn) => {
-                    self.admit(Input::Published { seq, batch }, turn);
-                }
-                Ok(Some(Framed::Batch { .. })) => {}
-                // An end marker belongs to a replay, not here.
-                Ok(Some(Framed::Malformed | Framed::End)) => self.count_malformed(),
-                Ok(None) => return read,
-                Err(error) => {
-                    self.fail(error, turn);
-                    return read;
-                }
-            }
-            read = Yield::All;
-        }
-        Yield::Part
-    }
-
-    fn read_replay(&mut self, turn: Turn<'_>) -> Yield {
-        let mut read = Yield::Nothing;
-        for _ in 0..MESSAGES_PER_TURN {
-            // Handing in an answer may end the replay or begin another.
-            let Some(replay) = &self.replay else { return read };
-            match frames::receive(&replay.answers) {
-                Ok(Some(Framed::Batch { seq, batch })) if self.is_own(&batch, turn) => {
-                    self.admit(Input::Replayed { seq, batch }, turn);
-                }
-                Ok(Some(Framed::Batch { .. })) => {}
-                Ok(Some(Framed::End)) => {
-                    if let Some(replay) = &mut self.replay {
-                        replay.end();
-                    }
-                    self.admit(Input::ReplayEnded, turn);
-                }
-                Ok(Some(Framed::Malformed)) => self.count_malformed(),
-                Ok(None) => return read,
-                // The sequencer's deadline takes it from here.
-                Err(error) => {
-                    tracing::debug!(stream = %self.spec.id, %error, "the replay socket failed");
-                    self.replay = None;
-                    return read;
-                }
-            }
-            read = Yield::All;
-        }
-        Yield::Part
-    }
-
-    /// Whether the batch is of this stream's rank. Where the socket is not meant to carry others, that is said.
-    fn is_own(&mut self, batch: &RawBatch, turn: Turn<'_>) -> bool {
-        if self.ranks.admits(&batch.0) {
-            return true;
-        }
-        if !self.spec.shared {
-            self.read.other_ranks += 1;
-            self.changed = self.changed.max(Changed::Progress);
-            if self.warned.other_ranks.admit(turn.now) {
-                warnings::other_ranks(&self.spec);
-            }
-        }
-        false
-    }
-
-    fn count_malformed(&mut self) {
-        self.read.malformed_messages += 1;
-        self.changed = Changed::State;
-    }
-
-    /// The event socket does not work any more.
-    fn fail(&mut self, error: zmq::Error, turn: Turn<'_>) {
-        self.socket = None;
-        self.is_connected = false;
-        self.reopen_at = turn.now.plus(REOPEN_MS);
-        self.error = Some(error);
-        self.admit(Input::Disconnected, turn);
     }
 
     // --- sequence and index ---

@@ -1,5 +1,6 @@
 //! Connections that break, engines that restart, streams that come and go.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use warmpath_kv::{SequencerConfig, StreamId, Trust};
@@ -91,6 +92,25 @@ fn an_address_that_is_none_is_told_in_the_status_and_hurts_nobody_else() {
     bench.until_live(&mut engine);
     let error = bench.status(StreamId(7)).and_then(|status| status.error);
     assert!(error.is_some(), "no error told");
+}
+
+/// A proxy whose engine is gone takes every connection and closes it. It is tried again after pauses that grow, as whoever
+/// refuses connections is, and not as fast as connections can be made.
+#[test]
+fn who_takes_connections_only_to_close_them_is_tried_at_growing_pauses() {
+    let closing = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let bench = Bench::start(patient());
+    bench.add(STREAM, &format!("tcp://{}", closing.local_addr().expect("bound")), None);
+    let begun = Instant::now();
+    for _ in 0..5 {
+        drop(closing.accept().expect("the stream connects"));
+    }
+    // 100, 200, 400 and 800 ms, but for the turns of the thread's clock.
+    assert!(begun.elapsed() > Duration::from_millis(1_200), "{:?}", begun.elapsed());
+    let mut other = Engine::start();
+    bench.until(&mut other, "counted", |bench| {
+        bench.status(STREAM).is_some_and(|status| status.read.handshakes_failed >= 4 && !status.is_connected)
+    });
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl Engine {
         self.keep(rank, batch(rank, events));
     }
 
+    /// Its buffer holds a batch under a number of a test's choice.
+    pub(crate) fn keep_at(&mut self, number: u64, events: &[Vec<u8>]) {
+        self.kept.insert((number, 0), batch(0, events));
+    }
+
     /// Batches of the rank so far.
     pub(crate) fn published(&self, rank: u8) -> u64 {
         self.next[usize::from(rank)]

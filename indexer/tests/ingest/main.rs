@@ -6,6 +6,7 @@ mod bench;
 mod connections;
 mod engine;
 mod gaps;
+mod hostile;
 mod logs;
 mod metrics;
 mod mirror;
