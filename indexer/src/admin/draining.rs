@@ -32,8 +32,8 @@ fn set(admin: &Admin, name: &str, draining: bool) -> Response {
         let why = format!("no endpoint {name:?} here; /state lists what there is\n");
         return (StatusCode::NOT_FOUND, why).into_response();
     };
-    let at_unix_ms = unix_ms();
-    if endpoint.meter.order_draining(draining, at_unix_ms) {
+    let (changes, at_unix_ms) = endpoint.meter.order_draining_now(draining, unix_ms());
+    if changes {
         tracing::info!(endpoint = name, draining, "an operator asked for it");
         if !draining {
             endpoint.meter.begin(source.clock.now());

@@ -129,7 +129,15 @@ impl EndpointMeter {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Takes an operator's order, given here or to a peer; the latest holds. False: it changes nothing.
+    /// Takes an operator's order that is given here at this moment. It is the latest, whatever clock the one before came from:
+    /// so it holds, and the time that is returned with it is later. True: it changes something.
+    pub fn order_draining_now(&self, draining: bool, now_unix_ms: u64) -> (bool, u64) {
+        let mut ordered_at = self.ordered_at.lock();
+        *ordered_at = now_unix_ms.max(ordered_at.saturating_add(1));
+        (self.draining.swap(draining, Ordering::Relaxed) != draining, *ordered_at)
+    }
+
+    /// Takes an operator's order that was given to a peer; the latest holds. False: it changes nothing.
     pub fn order_draining(&self, draining: bool, at_unix_ms: u64) -> bool {
         let mut ordered_at = self.ordered_at.lock();
         if at_unix_ms < *ordered_at {
@@ -200,6 +208,24 @@ mod tests {
             Some(Standing::Trusted { failures: 0 })
         );
         assert_eq!(meter.ramp(10_000, Millis(51_500)), RAMP_MIN);
+    }
+
+    /// The clock of another indexer may be wrong, by hours or by all that there is; an operator must be heard all the same.
+    #[test]
+    fn an_order_given_here_is_the_latest_whatever_a_peer_s_clock_said() {
+        for ahead in [7_200_000, u64::MAX] {
+            let meter = EndpointMeter::default();
+            assert!(meter.order_draining(true, ahead));
+            let (changed, at) = meter.order_draining_now(false, 1_000);
+            assert!(changed && !meter.is_draining() && at >= ahead);
+            assert_eq!(meter.draining_order(), Some((false, at)));
+            let peer = EndpointMeter::default();
+            peer.order_draining(true, ahead);
+            assert!(peer.order_draining(false, at), "and so it is for peers");
+        }
+        let meter = EndpointMeter::default();
+        assert_eq!(meter.order_draining_now(true, 1_000), (true, 1_000));
+        assert_eq!(meter.order_draining_now(false, 1_000), (true, 1_001), "two in one moment");
     }
 
     #[test]
