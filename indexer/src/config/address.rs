@@ -1,7 +1,7 @@
 //! Addresses as they are written in the configuration.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -44,7 +44,8 @@ impl FromStr for HostPort {
 
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         let (host, port) = text.rsplit_once(':').ok_or(NotAnAddress)?;
-        let bracketed = host.starts_with('[') && host.ends_with(']');
+        let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bracketed = inside.is_some_and(|inside| inside.parse::<Ipv6Addr>().is_ok());
         let plain = !host.contains([':', '/', '[', ']', ' ']) && !host.is_empty();
         match port.parse() {
             Ok(port) if port > 0 && (bracketed || plain) => Ok(Self::new(host, port)),

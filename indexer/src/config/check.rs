@@ -9,29 +9,22 @@ use serde_yaml_ng::Value;
 use super::fields::{Fields, Problems};
 use super::*;
 
-/// Values of `models[].block_hash.algorithm`.
-const BLOCK_HASHES: [&str; 5] = ["sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "none"];
+mod endpoints;
+mod models;
+
 /// Bounds of every duration, in milliseconds: a tick of the housekeeping to a day.
 pub(super) const DURATION_MS: (u64, u64) = (10, 86_400_000);
-/// Data-parallel ranks behind one address: more than any engine runs.
-const RANKS: (u64, u64) = (1, 1024);
-/// Capacity weights: a hundredth to a hundred times a reference endpoint.
-const CAPACITY: (f64, f64) = (0.01, 100.0);
-/// Context lengths, in tokens: up to what a prompt of token ids may have.
-const MODEL_LEN: (u64, u64) = (1, 1 << 22);
-/// Endpoints in a set, as the filter takes them.
-const ENDPOINTS_MAX: usize = 4096;
 
 /// Checks the whole file.
 pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
     let mut problems = Problems::default();
     let p = &mut problems;
     let mut root = Fields::of("", value, p);
-    let models = models(root.list("models", p), p);
+    let models = models::checked(root.list("models", p), p);
     let config = Config {
         listen: listen(root.mapping("listen", p), p),
         policy: policy::checked(root.mapping("policy", p), p),
-        endpoints: endpoints(root.mapping("endpoints", p), &models, p),
+        endpoints: endpoints::checked(root.mapping("endpoints", p), &models, p),
         models,
         scrape: scrape(root.mapping("scrape", p), p),
         outliers: outliers(root.mapping("outliers", p), p),
@@ -65,221 +58,6 @@ fn listen(mut fields: Fields, p: &mut Problems) -> Listen {
     }
     fields.finish(p);
     listen
-}
-
-fn models(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<ModelConfig> {
-    let mut names = HashSet::new();
-    items
-        .into_iter()
-        .map(|(path, item)| {
-            let mut fields = Fields::of(path, item, p);
-            let name =
-                fields.required_text("name", "write the base model's name, as the engines serve it", p);
-            let aliases = fields.texts("aliases", p);
-            let adapters = fields.texts("adapters", p);
-            for taken in std::iter::once(&name).chain(&aliases).chain(&adapters).filter(|n| !n.is_empty()) {
-                if !names.insert(taken.clone()) {
-                    let remedy = "a name, alias or adapter used before; every name means one model";
-                    p.note(&fields.path_of("name"), Some(&Value::String(taken.clone())), remedy);
-                }
-            }
-            let model = ModelConfig {
-                name,
-                aliases,
-                adapters,
-                tokenizer_dir: fields.text("tokenizer_dir", p).map(PathBuf::from),
-                chat_template: fields.text("chat_template", p).map(PathBuf::from),
-                engine_version: fields.text("engine_version", p),
-                content_format: content_format(&mut fields, p),
-                max_model_len: usize::try_from(fields.number("max_model_len", MODEL_LEN, 0, p))
-                    .ok()
-                    .filter(|tokens| *tokens > 0),
-                trust_request_chat_template: fields.flag("trust_request_chat_template", p),
-                default_chat_template_kwargs: fields.json("default_chat_template_kwargs", p),
-                exclude_tools_when_tool_choice_none: fields.flag("exclude_tools_when_tool_choice_none", p),
-                rendering: fields.json("rendering", p),
-                block_hash: block_hash(fields.mapping("block_hash", p), p),
-            };
-            fields.finish(p);
-            model
-        })
-        .collect()
-}
-
-fn block_hash(mut fields: Fields, p: &mut Problems) -> BlockHash {
-    let algorithm = fields.text("algorithm", p).unwrap_or_else(|| defaults::BLOCK_HASH.to_owned());
-    let known = BLOCK_HASHES.into_iter().find(|known| *known == algorithm);
-    if known.is_none() {
-        let remedy = format!("expected one of {}", BLOCK_HASHES.join(", "));
-        p.note(&fields.path_of("algorithm"), Some(&Value::String(algorithm)), remedy);
-    }
-    let block_hash =
-        BlockHash { algorithm: known.unwrap_or(defaults::BLOCK_HASH), seed: fields.text("seed", p) };
-    fields.finish(p);
-    block_hash
-}
-
-fn content_format(fields: &mut Fields, p: &mut Problems) -> ContentFormat {
-    match fields.text("content_format", p).as_deref() {
-        None | Some("auto") => ContentFormat::Auto,
-        Some("string") => ContentFormat::String,
-        Some("openai") => ContentFormat::OpenAi,
-        Some(other) => {
-            let path = fields.path_of("content_format");
-            p.note(&path, Some(&Value::String(other.to_owned())), "expected auto, string or openai");
-            ContentFormat::Auto
-        }
-    }
-}
-
-fn endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Endpoints {
-    let mut addresses = HashSet::new();
-    let fixed_items = fields.list("static", p);
-    if fixed_items.len() > ENDPOINTS_MAX {
-        let path = fields.path_of("static");
-        let found = Value::from(fixed_items.len());
-        p.note(&path, Some(&found), format!("at most {ENDPOINTS_MAX} endpoints are supported"));
-    }
-    let fixed = fixed_items
-        .into_iter()
-        .filter_map(|(path, item)| {
-            let endpoint = static_endpoint(Fields::of(path.clone(), item, p), models, p)?;
-            if !addresses.insert(endpoint.address) {
-                let found = Value::String(endpoint.address.to_string());
-                p.note(&format!("{path}.address"), Some(&found), "listed before; every endpoint once");
-            }
-            Some(endpoint)
-        })
-        .collect();
-    let dns = fields
-        .list("dns", p)
-        .into_iter()
-        .filter_map(|(path, item)| dns_endpoints(Fields::of(path, item, p), models, p))
-        .collect();
-    fields.finish(p);
-    Endpoints { fixed, dns }
-}
-
-fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<StaticEndpoint> {
-    let address_text =
-        fields.required_text("address", "write the engine's ip:port, as in the proxy's cluster", p);
-    let address: Option<SocketAddr> = address_text.parse().ok();
-    if address.is_none() && !address_text.is_empty() {
-        let remedy = "expected ip:port, as in the proxy's cluster; for a host name use endpoints.dns";
-        p.note(&fields.path_of("address"), Some(&Value::String(address_text)), remedy);
-    }
-    let (ranks, rank_ports) = (ranks(&mut fields, p), rank_ports(&mut fields, p));
-    let ports = ports_used(ranks, rank_ports);
-    let events = rank_address(&mut fields, "events", ports, p);
-    let replay = rank_address(&mut fields, "replay", ports, p);
-    if let (None, Some(replay)) = (&events, &replay) {
-        let found = Value::String(replay.to_string());
-        p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
-    }
-    let model = model_name(&mut fields, models, p);
-    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
-    fields.finish(p);
-    Some(StaticEndpoint { address: address?, events, replay, ranks, rank_ports, model, capacity, zone })
-}
-
-fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
-    let name = fields.required_text("name", "write the DNS name that resolves to every replica", p);
-    let port = fields.port("port", p);
-    if port.is_none() {
-        p.note(&fields.path_of("port"), None, "write the port of the engines' HTTP listener");
-    }
-    let (ranks, rank_ports) = (ranks(&mut fields, p), rank_ports(&mut fields, p));
-    let events_port = fields.port("events_port", p);
-    let replay_port = fields.port("replay_port", p);
-    for (key, port) in [("events_port", events_port), ("replay_port", replay_port)] {
-        let ports = ports_used(ranks, rank_ports);
-        if let Some(port) = port.filter(|port| u32::from(*port) + ports - 1 > u32::from(u16::MAX)) {
-            p.note(
-                &fields.path_of(key),
-                Some(&Value::from(port)),
-                "rank r uses port + r; choose a lower port",
-            );
-        }
-    }
-    let model = model_name(&mut fields, models, p);
-    let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
-    let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
-    fields.finish(p);
-    Some(DnsEndpoints {
-        name,
-        port: port?,
-        events_port,
-        replay_port,
-        ranks,
-        rank_ports,
-        model,
-        capacity,
-        zone,
-        refresh_ms,
-    })
-}
-
-fn capacity(fields: &mut Fields, p: &mut Problems) -> f64 {
-    fields.within("capacity", CAPACITY, defaults::CAPACITY, p)
-}
-
-fn ranks(fields: &mut Fields, p: &mut Problems) -> u32 {
-    u32::try_from(fields.number("ranks", RANKS, 1, p)).unwrap_or(1)
-}
-
-fn rank_ports(fields: &mut Fields, p: &mut Problems) -> RankPorts {
-    match fields.text("rank_ports", p).as_deref() {
-        None | Some("offset") => RankPorts::Offset,
-        Some("shared") => RankPorts::Shared,
-        Some("engine") => RankPorts::Engine,
-        Some(other) => {
-            let path = fields.path_of("rank_ports");
-            p.note(&path, Some(&Value::String(other.to_owned())), "expected offset, shared or engine");
-            RankPorts::Offset
-        }
-    }
-}
-
-/// Ports from the first one on that ranks may use.
-fn ports_used(ranks: u32, rank_ports: RankPorts) -> u32 {
-    if rank_ports == RankPorts::Shared { 1 } else { ranks }
-}
-
-fn rank_address(
-    fields: &mut Fields,
-    key: &'static str,
-    ports: u32,
-    p: &mut Problems,
-) -> Option<StreamAddress> {
-    let address: StreamAddress = fields.parsed(key, "expected \"tcp://host:port\"", p)?;
-    if address.of_rank(ports - 1).is_none() {
-        let found = Value::String(address.to_string());
-        p.note(&fields.path_of(key), Some(&found), "rank r uses port + r; choose a lower port");
-    }
-    Some(address)
-}
-
-/// The model an endpoint serves: one that is configured; the only one where none is named.
-fn model_name(fields: &mut Fields, models: &[ModelConfig], p: &mut Problems) -> String {
-    let names = || models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
-    match (fields.text("model", p), models) {
-        (None, [only]) => only.name.clone(),
-        (None, _) => {
-            p.note(
-                &fields.path_of("model"),
-                None,
-                format!("write one of the configured models: {}", names()),
-            );
-            String::new()
-        }
-        (Some(name), _) => {
-            if !models.iter().any(|model| model.name == name) {
-                let remedy = format!("expected the name (no alias) of a configured model: {}", names());
-                p.note(&fields.path_of("model"), Some(&Value::String(name.clone())), remedy);
-            }
-            name
-        }
-    }
 }
 
 fn scrape(mut fields: Fields, p: &mut Problems) -> Scrape {
@@ -329,12 +107,17 @@ fn leases(mut fields: Fields, p: &mut Problems) -> Leases {
 }
 
 fn peers(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<HostPort> {
+    let mut known: HashSet<HostPort> = HashSet::new();
     items
         .into_iter()
         .filter_map(|(path, item)| {
-            let peer = item.as_str().and_then(|text| text.parse().ok());
-            if peer.is_none() {
-                p.note(&path, Some(&item), "expected host:port of another indexer's gRPC listener");
+            let peer: Option<HostPort> = item.as_str().and_then(|text| text.parse().ok());
+            match &peer {
+                None => p.note(&path, Some(&item), "expected host:port of another indexer's gRPC listener"),
+                Some(peer) if !known.insert(peer.clone()) => {
+                    p.note(&path, Some(&item), "listed before; every peer once");
+                }
+                Some(_) => {}
             }
             peer
         })

@@ -33,6 +33,9 @@ pub(super) struct Fields {
     known: Vec<&'static str>,
 }
 
+/// Largest price or weight: far above any that means something, far below what its product with tokens could overflow with.
+const WEIGHT_MAX: f64 = 1e9;
+
 /// Longest value quoted in a message, in characters.
 const QUOTED_MAX: usize = 80;
 
@@ -215,16 +218,9 @@ impl Fields {
         u16::try_from(port).ok().filter(|port| *port > 0)
     }
 
-    /// A finite number of at least 0; `default` where the key is missing.
+    /// A price or a weight, from 0 to [`WEIGHT_MAX`]; `default` where the key is missing.
     pub(super) fn weight(&mut self, key: &'static str, default: f64, problems: &mut Problems) -> f64 {
-        let Some(value) = self.take(key) else { return default };
-        match value.as_f64() {
-            Some(number) if number.is_finite() && number >= 0.0 => number,
-            _ => {
-                problems.note(&self.path_of(key), Some(&value), "expected a number of at least 0");
-                default
-            }
-        }
+        self.within(key, (0.0, WEIGHT_MAX), default, problems)
     }
 
     /// A number from 0 to 1; `default` where the key is missing.

@@ -151,7 +151,6 @@ nonsense: true
         "endpoints.static[2].address",
         "endpoints.dns[0].name",
         "endpoints.dns[0].port",
-        "endpoints.dns[0].port",
         "endpoints.dns[0].events_port",
         "scrape",
         "leases.reservation_ms",
@@ -180,6 +179,28 @@ fn ports_of_ranks_have_to_exist_and_listeners_to_differ() {
         ["endpoints.static[0].rank_ports"]
     );
     assert_eq!(problems("listen: { grpc: \"127.0.0.1:1\", admin: \"127.0.0.1:1\" }"), ["listen.admin"]);
+}
+
+/// Numbers that would make every cost infinite, or none at all, and addresses that name nobody, or somebody twice.
+#[test]
+fn values_that_make_no_sense_are_refused() {
+    for (text, path) in [
+        ("policy: { lambda: 1e300 }", "policy.lambda"),
+        ("policy: { mu_tokens: .inf }", "policy.mu_tokens"),
+        ("policy: { behind: .nan }", "policy.behind"),
+        ("policy: { other_zone_tokens: 1e10 }", "policy.other_zone_tokens"),
+        ("policy: { weights: { prefix: 1e18 } }", "policy.weights.prefix"),
+        ("policy: { slower_media: 1.01 }", "policy.slower_media"),
+        ("receipts: { log_percent: .nan }", "receipts.log_percent"),
+        ("peers: [\"h:1\", \"g:1\", \"h:1\"]", "peers[2]"),
+        ("peers: [\"[]:1\"]", "peers[0]"),
+        ("peers: [\"[a b]:1\"]", "peers[0]"),
+        ("peers: [\"::1:1\"]", "peers[0]"),
+        ("scrape: { interval_ms: 18446744073709551616 }", "scrape.interval_ms"),
+    ] {
+        assert_eq!(problems(text), [path], "{text}");
+    }
+    assert_eq!(problems("policy: { lambda: 1e9, mu_tokens: 0 }\npeers: [\"[::1]:1\"]"), [""; 0]);
 }
 
 #[test]
