@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! blocks wait for a parent ─▶ Turn ─▶ (the prompt is encoded as a whole) ─▶ hashes ─▶ recognized ─▶ pause
+//!                                           └── late, or the client went away ──────────────────────▲
 //! ```
 //!
 //! In: the token ids and keys of a prompt that was decided. Out: blocks in the index, for the decisions after it. One prompt
@@ -12,7 +13,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -36,7 +37,19 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) struct Recognizer {
     index: Arc<RwLock<Index>>,
     turns: Arc<Semaphore>,
+    /// When the next turn may begin.
+    rests_until: Arc<Mutex<Instant>>,
     results: Results,
+}
+
+/// The only turn there is. Its drop begins the pause, whatever became of it: the prompt was encoded as a whole by then, or is
+/// just being.
+#[derive(Debug)]
+struct Running {
+    begun: Instant,
+    rests_until: Arc<Mutex<Instant>>,
+    /// Given back last.
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Counts what came of prompts.
@@ -62,8 +75,7 @@ pub(super) struct Turn {
     /// Sorted, so that those whose hashes are the same are side by side.
     streams: Vec<Waiting>,
     results: Results,
-    begun: Instant,
-    permit: OwnedSemaphorePermit,
+    running: Running,
 }
 
 /// What is hashed.
@@ -79,7 +91,8 @@ pub(super) struct Recognizable {
 
 impl Recognizer {
     pub(super) fn new(index: Arc<RwLock<Index>>, results: Family<ResultLabels, Counter>) -> Self {
-        Self { index, turns: Arc::new(Semaphore::new(1)), results: Results(results) }
+        let rests_until = Arc::new(Mutex::new(Instant::now()));
+        Self { index, turns: Arc::new(Semaphore::new(1)), rests_until, results: Results(results) }
     }
 
     /// A turn for a prompt that any of the endpoints may hold; `None`: nothing waits there, or it is not the time, or the
@@ -96,6 +109,9 @@ impl Recognizer {
             return None;
         }
         let permit = self.turns.clone().try_acquire_owned().ok()?;
+        if Instant::now() < *self.rests_until.lock() {
+            return None;
+        }
         let places = endpoints
             .iter()
             .flat_map(|endpoint| endpoint.ranks.iter().map(move |rank| (endpoint.spec.address, rank.place)));
@@ -128,29 +144,37 @@ impl Recognizer {
             adapter: adapter.cloned(),
             streams,
             results: self.results.clone(),
-            begun: Instant::now(),
-            permit,
+            running: Running {
+                begun: Instant::now(),
+                rests_until: self.rests_until.clone(),
+                _permit: permit,
+            },
         })
+    }
+}
+
+// === impl Running ===
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let pause = (self.begun.elapsed() * PAUSE_FACTOR).max(PAUSE_MIN);
+        *self.rests_until.lock() = Instant::now() + pause;
     }
 }
 
 // === impl Turn ===
 
 impl Turn {
-    /// Hashes the prompt and enters what is found, beside the runtime; the turn ends after a pause.
+    /// Hashes the prompt and enters what is found, beside the runtime.
     pub(super) fn take(self, prompt: Recognizable) -> JoinHandle<()> {
         tokio::spawn(async move {
-            let begun = self.begun;
-            let permit = match spawn_blocking(move || self.recognize(&prompt)).await {
-                Ok(permit) => permit,
-                Err(error) => return tracing::error!(%error, "recognizing blocks broke down"),
-            };
-            tokio::time::sleep((begun.elapsed() * PAUSE_FACTOR).max(PAUSE_MIN)).await;
-            drop(permit);
+            if let Err(error) = spawn_blocking(move || self.recognize(&prompt)).await {
+                tracing::error!(%error, "recognizing blocks broke down");
+            }
         })
     }
 
-    fn recognize(self, prompt: &Recognizable) -> OwnedSemaphorePermit {
+    fn recognize(self, prompt: &Recognizable) {
         let mut found = 0;
         for alike in self.streams.chunk_by(Waiting::is_alike) {
             let Some(Waiting { block_size, adapter_path, .. }) = alike.first() else { continue };
@@ -166,7 +190,7 @@ impl Turn {
             }
         }
         self.results.count(if found > 0 { "found" } else { "nothing" });
-        self.permit
+        drop(self.running);
     }
 }
 
@@ -195,5 +219,24 @@ impl NotHashed {
             Self::Algorithm => "no_algorithm",
             Self::Seed => "no_seed",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A prompt whose encoding takes longer than its request may wait is given up on, and its turn with it. Were the next
+    /// prompt's turn to begin at once, all long prompts would be late as long as blocks wait.
+    #[test]
+    fn a_turn_that_came_to_nothing_is_followed_by_a_pause_too() {
+        let rests_until = Arc::new(Mutex::new(Instant::now()));
+        let turns = Arc::new(Semaphore::new(1));
+        let begun = Instant::now().checked_sub(Duration::from_millis(200)).unwrap();
+        let permit = turns.clone().try_acquire_owned().unwrap();
+        let running = Running { begun, rests_until: rests_until.clone(), _permit: permit };
+        drop(running);
+        assert_eq!(turns.available_permits(), 1);
+        assert!(rests_until.lock().duration_since(begun) >= Duration::from_millis(2_000));
     }
 }
