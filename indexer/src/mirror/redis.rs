@@ -19,6 +19,7 @@ use super::store::{Agreed, Secret, Store, StoreError, StreamName};
 
 mod access;
 mod backoff;
+mod connect;
 mod link;
 mod sentinel;
 

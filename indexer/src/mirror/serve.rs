@@ -94,13 +94,14 @@ impl Images for ImageService {
     async fn get(&self, request: Request<GetImagesRequest>) -> Result<Response<Self::GetStream>, Status> {
         let turn = self.turns.clone().try_acquire_owned();
         let turn = turn.map_err(|_| status::served_at_once(SERVED_MAX))?;
-        let live: HashMap<StreamName, StreamId> = self
+        let mut live: HashMap<StreamName, StreamId> = self
             .live()
             .map(|stream| (StreamName { endpoint: stream.endpoint, rank: stream.rank }, stream.id))
             .collect();
         let asked = request.into_inner().streams.into_iter();
         let asked = asked.map(|stream| StreamName { endpoint: stream.endpoint, rank: stream.rank });
-        let wanted: Vec<_> = asked.filter_map(|name| live.get(&name).map(|id| (name, *id))).collect();
+        // Each once, however often it is named.
+        let wanted: Vec<_> = asked.filter_map(|name| live.remove_entry(&name)).collect();
         let service = self.clone();
         let images = stream::iter(wanted).filter_map(move |(name, id)| service.clone().image(name, id));
         let parts = images.flat_map(|image| stream::iter(in_parts(image))).map(Ok);

@@ -1,4 +1,4 @@
-//! How to reach Redis: the settings with the files that they name, and a connection made of them.
+//! How to reach one Redis server, one sentinel or a cluster: the settings with the files that they name.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,6 @@ use ::redis::{
 };
 
 use super::super::store::StoreError;
-use super::sentinel;
 use crate::config::{Config, ConfigError, Hidden, HostPort, MirrorConfig, Problem, RedisServers};
 
 /// How often a cluster's client tries a command anew that met a node without its slot, or none; all of them within the
@@ -21,13 +20,6 @@ const CLUSTER_RETRIES: u32 = 4;
 /// The longest pause between those, in milliseconds.
 const CLUSTER_PAUSE_MS: u64 = 50;
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
-
-/// Whatever takes commands.
-#[derive(Clone)]
-pub(super) enum Connection {
-    Server(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
@@ -98,15 +90,8 @@ impl RedisAccess {
         self.timeout
     }
 
-    /// Connects; the caller limits the time.
-    pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
-        match &self.servers {
-            RedisServers::One { redis } => Ok(Connection::Server(self.server(redis).await?)),
-            RedisServers::Cluster { cluster } => Ok(Connection::Cluster(self.cluster(cluster).await?)),
-            RedisServers::Sentinels { sentinels, master, .. } => {
-                sentinel::connect(self, sentinels, master).await.map(Connection::Server)
-            }
-        }
+    pub(super) fn servers(&self) -> &RedisServers {
+        &self.servers
     }
 
     pub(super) async fn server(&self, address: &HostPort) -> Result<MultiplexedConnection, StoreError> {
@@ -130,7 +115,7 @@ impl RedisAccess {
         Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
     }
 
-    async fn cluster(&self, nodes: &[HostPort]) -> Result<ClusterConnection, StoreError> {
+    pub(super) async fn cluster(&self, nodes: &[HostPort]) -> Result<ClusterConnection, StoreError> {
         let settings = self.user.settings().await?;
         let mut infos = Vec::with_capacity(nodes.len());
         for node in nodes {

@@ -8,8 +8,9 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::super::store::StoreError;
-use super::access::{Connection, RedisAccess};
+use super::access::RedisAccess;
 use super::backoff::Backoff;
+use super::connect::{Connection, connect};
 
 /// Attempts to connect are longer than commands: the server has to be found, then TLS, user and database follow.
 const CONNECT_TIMEOUTS: u32 = 2;
@@ -71,7 +72,7 @@ impl Link {
         }
         let limit: Duration = self.access.timeout() * CONNECT_TIMEOUTS;
         // Who asks meanwhile waits for this attempt and makes none of its own.
-        let made = match timeout(limit, self.access.connect()).await {
+        let made = match timeout(limit, connect(&self.access)).await {
             Ok(made) => made,
             Err(_) => Err(StoreError::Late(limit)),
         };
