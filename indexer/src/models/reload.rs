@@ -245,16 +245,62 @@ fn most_common(versions: &[(EngineVersion, usize)]) -> Option<EngineVersion> {
 
 /// Sections apart from `models` in which two configurations differ.
 fn other_sections(a: &Config, b: &Config) -> Vec<&'static str> {
+    // A new section stops the build here, and belongs into the list.
+    let Config {
+        listen,
+        policy,
+        models: _,
+        endpoints,
+        scrape,
+        outliers,
+        receipts,
+        leases,
+        peers,
+        mirror,
+        limits,
+        lifecycle,
+        log,
+    } = a;
     let sections = [
-        ("listen", a.listen != b.listen),
-        ("policy", a.policy != b.policy),
-        ("endpoints", a.endpoints != b.endpoints),
-        ("scrape", a.scrape != b.scrape),
-        ("leases", a.leases != b.leases),
-        ("peers", a.peers != b.peers),
-        ("limits", a.limits != b.limits),
-        ("lifecycle", a.lifecycle != b.lifecycle),
-        ("log", a.log != b.log),
+        ("listen", *listen != b.listen),
+        ("policy", *policy != b.policy),
+        ("endpoints", *endpoints != b.endpoints),
+        ("scrape", *scrape != b.scrape),
+        ("outliers", *outliers != b.outliers),
+        ("receipts", *receipts != b.receipts),
+        ("leases", *leases != b.leases),
+        ("peers", *peers != b.peers),
+        ("mirror", *mirror != b.mirror),
+        ("limits", *limits != b.limits),
+        ("lifecycle", *lifecycle != b.lifecycle),
+        ("log", *log != b.log),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reload_cannot_apply_is_named() {
+        let before = Config::parse("{}").unwrap();
+        for (section, yaml) in [
+            ("listen", "listen: { admin: \"127.0.0.1:7\" }"),
+            ("policy", "policy: { name: sticky }"),
+            ("endpoints", "models: [{ name: m }]\nendpoints: { static: [{ address: \"10.0.0.1:1\" }] }"),
+            ("scrape", "scrape: { timeout_ms: 77 }"),
+            ("outliers", "outliers: { failures: 0 }"),
+            ("receipts", "receipts: { keep: 0 }"),
+            ("leases", "leases: { speculative_ms: 77 }"),
+            ("peers", "peers: [\"h:1\"]"),
+            ("mirror", "mirror: { redis: \"h:1\" }"),
+            ("limits", "limits: { reservations: 77 }"),
+            ("lifecycle", "lifecycle: { drain_ms: 77 }"),
+            ("log", "log: { level: debug }"),
+        ] {
+            assert_eq!(other_sections(&before, &Config::parse(yaml).unwrap()), [section]);
+        }
+        assert!(other_sections(&before, &Config::parse("models: [{ name: m }]").unwrap()).is_empty());
+    }
 }
