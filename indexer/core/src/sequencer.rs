@@ -39,68 +39,15 @@ use crate::stream::{DegradedBy, Millis, StaleBy, Trust};
 
 mod buffer;
 mod config;
+mod messages;
+mod published;
 mod replay;
 mod stats;
 
 use buffer::Buffer;
 pub use config::SequencerConfig;
+pub use messages::{Action, Input, Weight};
 pub use stats::{SequencerStats, Waiting};
-
-/// What happens on a stream. `B` is a batch, decoded or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input<B> {
-    /// The event socket shook hands with a publisher: for the first time, or again.
-    Connected,
-    /// The connection closed.
-    Disconnected,
-    /// A batch came on the event socket.
-    Published { seq: u64, batch: B },
-    /// A batch came in answer to the last [`Action::AskReplay`].
-    Replayed { seq: u64, batch: B },
-    /// The end marker of that answer came.
-    ReplayEnded,
-    /// The batch `seq`, just applied, emptied the engine's cache. To be told before any other action is taken.
-    Emptied { seq: u64 },
-    /// The batch `seq`, just given to be applied, was no batch. To be told before any other action is taken, with those
-    /// that are left.
-    Undecodable { seq: u64 },
-    /// The engine was seen to compute blocks that it told nothing of, for a while.
-    Contradicted,
-    /// The engine says that it sleeps, for which it gives its cache up; it tells so only with its next step.
-    Asleep,
-    /// Whether the batch just given to be compared ([`Action::Compare`]) is the one that was applied last.
-    Compared { is_same: bool },
-    /// Time passed.
-    Tick,
-}
-
-/// What to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action<B> {
-    /// Apply the batch to the index.
-    Apply { seq: u64, batch: B, origin: Origin },
-    /// Compare the batch with the last one applied, which has the same number, and tell ([`Input::Compared`]). A batch
-    /// that does not say when it was made is another one: two processes may write the same.
-    Compare { seq: u64, batch: B },
-    /// Forget everything that the stream holds.
-    Clear(ClearCause),
-    /// Ask the replay for all batches from this one on. An earlier question is given up: what still comes in answer
-    /// to it must not be handed in.
-    AskReplay { from: u64 },
-    /// Give up the last question.
-    DropReplay,
-}
-
-/// What must be known of a batch before it is decoded.
-pub trait Weight {
-    /// Bytes of memory.
-    fn bytes(&self) -> usize;
-
-    /// When the engine made it, by its own clock, in seconds; `None` where that is not known.
-    fn made_at(&self) -> Option<f64> {
-        None
-    }
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -303,88 +250,6 @@ impl<B: Weight> Sequencer<B> {
         } else {
             self.next = None;
             self.state = State::Cold;
-        }
-    }
-
-    // --- the event socket ---
-
-    fn published(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        match self.state {
-            // A message of a closed connection says nothing about the next one.
-            State::Stale(_) => {
-                self.stats.duplicates += 1;
-                return;
-            }
-            // The message overtook the news of its connection.
-            State::Cold => self.begin_anew(now, actions),
-            State::Live { .. } | State::Probing { .. } | State::Gap { .. } | State::Replaying { .. } => {
-                if self.has_restarted(seq, &batch, now) {
-                    self.stats.restarts += 1;
-                    if let State::Probing { .. } | State::Replaying { .. } = self.state {
-                        actions.push_back(Action::DropReplay);
-                    }
-                    self.begin_anew(now, actions);
-                }
-            }
-        }
-        if self.last_published.is_none_or(|last| seq > last) {
-            self.last_published = Some(seq);
-            self.last_made_at = batch.made_at();
-        }
-        match self.state {
-            State::Cold => {
-                if seq > 0 {
-                    self.degraded = Some((DegradedBy::JoinedLate, seq));
-                }
-                self.apply(seq, batch, Origin::Published, actions);
-                self.state = State::Live { heard_at: now, replayed_at: None };
-            }
-            State::Live { .. } | State::Probing { .. } => self.published_live(seq, batch, now, actions),
-            State::Gap { .. } | State::Replaying { .. } => self.wait(seq, batch, Origin::Published),
-            State::Stale(_) => {}
-        }
-    }
-
-    /// Numbers of one connection rise, except that a batch may be late, and that a replay may have brought one before its
-    /// publication.
-    fn has_restarted(&self, seq: u64, batch: &B, now: Millis) -> bool {
-        if self.last_published.is_some_and(|last| seq <= last) {
-            return !self.is_late(seq, batch);
-        }
-        let may_overlap = match self.state {
-            State::Live { replayed_at, .. } | State::Probing { replayed_at, .. } => {
-                replayed_at.is_some_and(|at| now.since(at) <= self.config.overlap_ms)
-            }
-            State::Cold | State::Gap { .. } | State::Replaying { .. } | State::Stale(_) => true,
-        };
-        !may_overlap && self.next.is_some_and(|next| seq < next)
-    }
-
-    /// The batch was made before, or is, the last one published. A process that begins anew makes its batches later; its first
-    /// number is believed to be one even if its clock was set back.
-    fn is_late(&self, seq: u64, batch: &B) -> bool {
-        seq > 0 && batch.made_at().zip(self.last_made_at).is_some_and(|(made, last)| made <= last)
-    }
-
-    fn published_live(&mut self, seq: u64, batch: B, now: Millis, actions: &mut VecDeque<Action<B>>) {
-        if let State::Live { heard_at, .. } = &mut self.state {
-            *heard_at = now;
-        }
-        let next = self.next.unwrap_or(seq);
-        if seq < next {
-            self.stats.duplicates += 1;
-        } else if seq == next {
-            self.apply(seq, batch, Origin::Published, actions);
-        } else {
-            self.stats.gaps += 1;
-            self.stats.missing_batches = self.stats.missing_batches.saturating_add(seq - next);
-            if self.config.has_replay {
-                self.wait(seq, batch, Origin::Published);
-                self.ask(1, now, actions);
-            } else {
-                self.lose(DegradedBy::LostWithoutReplay, seq, actions);
-                self.apply(seq, batch, Origin::Published, actions);
-            }
         }
     }
 
