@@ -33,7 +33,7 @@ pub struct ScoreRequest {
     /// done within it is dropped (reason `late`).
     #[prost(uint32, tag = "13")]
     pub deadline_us: u32,
-    /// Why the filter sends no prompt, where it does not: a value of the label `reason` in docs/metrics.md.
+    /// Why the filter sends no prompt, where it does not: a value of the label `reason` in filter/README.md.
     #[prost(string, tag = "14")]
     pub not_scorable_reason: ::prost::alloc::string::String,
     /// The client's path, normalised to one of the known endpoints ("/v1/completions", "/v1/chat/completions", …).
@@ -51,13 +51,13 @@ pub struct ScoreRequest {
     /// header, of `prompt_cache_key`, or of the beginning of the prompt; the same on every gateway. 0: none.
     #[prost(fixed64, tag = "20")]
     pub group_key: u64,
-    /// What stands for the prompt. Not set: rank by load only, `prompt_bytes` being the only measure of its size.
+    /// What stands for the prompt. Not set: rank by load only, `body_bytes` being the only measure of its size.
     #[prost(oneof = "score_request::Prompt", tags = "2, 3, 4, 16, 17")]
     pub prompt: ::core::option::Option<score_request::Prompt>,
 }
 /// Nested message and enum types in `ScoreRequest`.
 pub mod score_request {
-    /// What stands for the prompt. Not set: rank by load only, `prompt_bytes` being the only measure of its size.
+    /// What stands for the prompt. Not set: rank by load only, `body_bytes` being the only measure of its size.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Prompt {
         #[prost(message, tag = "2")]
@@ -166,7 +166,7 @@ pub struct ScoreResponse {
     /// How the ranking was made.
     #[prost(enumeration = "Outcome", tag = "3")]
     pub outcome: i32,
-    /// Where `outcome` is not OUTCOME_SCORED: why, a value of the label `reason` in docs/metrics.md. Where it is: empty, or
+    /// Where `outcome` is not OUTCOME_SCORED: why, a value of the label `reason` in indexer/README.md. Where it is: empty, or
     /// why only the prompt's beginning is known, by which it was ranked (`media`).
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
@@ -324,7 +324,7 @@ pub struct End {
     /// Upstream attempts made by the proxy; 0: not known.
     #[prost(uint32, tag = "7")]
     pub attempts: u32,
-    /// Why no indexer decided, for decision_id 0: a value of the label `reason` in docs/metrics.md.
+    /// Why no indexer decided, for decision_id 0: a value of the label `reason` in filter/README.md.
     #[prost(string, tag = "8")]
     pub fallback_reason: ::prost::alloc::string::String,
     /// The id that the answer gives itself (`/v1/responses` only), as in ScoreRequest.previous_response_key. 0: none seen.
