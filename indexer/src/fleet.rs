@@ -46,6 +46,8 @@ pub struct Snapshot {
     /// Digest of the usable set: equal sets have equal versions on every indexer. Never 0.
     pub version: u64,
     pub endpoints: Vec<Endpoint>,
+    /// Sources of endpoints that have named theirs so far.
+    pub listed: usize,
     /// Each place's endpoint, as its position, and rank.
     places: HashMap<StreamId, (usize, u32)>,
 }
@@ -154,7 +156,12 @@ impl Fleet {
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.endpoints.values().cloned().collect())
+        Snapshot::of(self.endpoints.values().cloned().collect(), self.listed())
+    }
+
+    /// Sources that have named their endpoints so far.
+    pub fn listed(&self) -> usize {
+        self.sources.len()
     }
 
     /// The set the sources want, against the set there is.
@@ -201,12 +208,12 @@ impl Fleet {
 // === impl Snapshot ===
 
 impl Snapshot {
-    fn of(mut endpoints: Vec<Endpoint>) -> Self {
+    fn of(mut endpoints: Vec<Endpoint>, listed: usize) -> Self {
         endpoints.sort_by_key(|endpoint| endpoint.spec.address);
         let places = endpoints.iter().enumerate().flat_map(|(position, endpoint)| {
             (0..).zip(&endpoint.ranks).map(move |(number, rank)| (rank.place, (position, number)))
         });
-        let mut snapshot = Self { version: 0, places: places.collect(), endpoints };
+        let mut snapshot = Self { version: 0, listed, places: places.collect(), endpoints };
         snapshot.version = snapshot.digest();
         snapshot
     }

@@ -40,11 +40,11 @@ impl DnsSource {
             let looked_up = timeout(LOOKUP_TIMEOUT, lookup_host((name.as_str(), self.endpoints.port))).await;
             let result = match looked_up {
                 Ok(Ok(addresses)) => {
-                    let listed = self.listed(addresses);
+                    let (listed, is_cut) = self.listed(addresses);
                     if observations.send(listed).await.is_err() {
                         return;
                     }
-                    "ok"
+                    if is_cut { "cut" } else { "ok" }
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(name, %error, "cannot look up endpoints; keeping those known");
@@ -59,11 +59,43 @@ impl DnsSource {
         }
     }
 
-    fn listed(&self, addresses: impl Iterator<Item = SocketAddr>) -> Observation {
+    /// Which endpoints there are, and whether there were more.
+    fn listed(&self, addresses: impl Iterator<Item = SocketAddr>) -> (Observation, bool) {
+        let mut addresses = addresses.fuse();
         let endpoints = addresses
+            .by_ref()
             .take(ADDRESSES_MAX)
             .map(|resolved| EndpointSpec::of_dns(&self.endpoints, resolved, self.model))
             .collect();
-        Observation::Listed { source: self.source, endpoints }
+        let left_out = addresses.count();
+        if left_out > 0 {
+            tracing::warn!(
+                name = self.endpoints.name,
+                left_out,
+                "a name has too many addresses; {ADDRESSES_MAX} are used"
+            );
+        }
+        (Observation::Listed { source: self.source, endpoints }, left_out > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn addresses_beyond_the_limit_are_left_out_and_counted() {
+        let yaml = "models: [{ name: m }]\nendpoints: { dns: [{ name: n, port: 1 }] }";
+        let endpoints = Config::parse(yaml).unwrap().endpoints.dns.remove(0);
+        let source =
+            DnsSource { source: 1, endpoints, model: ModelIndex(0), metrics: FleetMetrics::default() };
+        let addresses = |count: u32| (0..count).map(|host| SocketAddr::from((host.to_be_bytes(), 1)));
+        let listed = |count| match source.listed(addresses(count)) {
+            (Observation::Listed { endpoints, .. }, is_cut) => (endpoints.len(), is_cut),
+            (other, _) => panic!("{other:?}"),
+        };
+        assert_eq!(listed(ADDRESSES_MAX as u32), (ADDRESSES_MAX, false));
+        assert_eq!(listed(ADDRESSES_MAX as u32 + 7), (ADDRESSES_MAX, true));
     }
 }

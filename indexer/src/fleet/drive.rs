@@ -53,8 +53,9 @@ impl FleetDriver {
 
     /// Takes in one observation. Decisions see the new set before anything of an old endpoint is forgotten.
     pub fn observe(&mut self, observation: Observation) {
+        let listed = self.fleet.listed();
         let changes = self.fleet.apply(observation);
-        if changes.is_empty() {
+        if changes.is_empty() && listed == self.fleet.listed() {
             return;
         }
         for change in &changes {

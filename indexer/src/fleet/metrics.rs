@@ -27,7 +27,7 @@ impl FleetMetrics {
         );
         registry.register(
             "dns_lookups",
-            "Lookups of DNS names of endpoints (ok, failed)",
+            "Lookups of DNS names of endpoints (ok, failed, or cut where there were more addresses than are used)",
             self.lookups.clone(),
         );
         registry.register(

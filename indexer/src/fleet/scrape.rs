@@ -1,12 +1,14 @@
-//! Asks every engine for its metrics, on a beat.
+//! Asks every engine for its metrics, on a beat. One that does not answer keeps no other from being asked.
 //!
 //! In: the current set. Out: a [`Sample`] per rank in its gauge, a [`Contact`] per endpoint to the fleet, and the size of
 //! an engine's blocks as a guess, until its events tell it.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -18,8 +20,9 @@ use crate::clock::Clock;
 use crate::config::Scrape;
 use crate::http::{AskError, EngineClient};
 
-/// Engines asked at the same time: a fleet of hundreds is done within one beat, without a burst of connections.
-const CONCURRENT: usize = 32;
+/// Questions under way at the same time, each with a connection: those of a fleet of hundreds. Where more engines hang, all
+/// get their turns.
+const ASKED_MAX: usize = 256;
 /// Largest exposition read, in bytes; real ones have some hundred kilobytes.
 const EXPOSITION_MAX: usize = 8 << 20;
 
@@ -78,25 +81,35 @@ impl Scraper {
     pub async fn run(self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
         let mut ticks = interval(Duration::from_millis(self.config.interval_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut asked, mut under_way) = (FuturesUnordered::new(), HashSet::new());
+        // How many were asked so far: who is asked first in the next round.
+        let mut turn = 0usize;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
-            let snapshot = self.view.current();
-            let sweep = futures::stream::iter(&snapshot.endpoints)
-                .for_each_concurrent(CONCURRENT, |endpoint| self.ask(endpoint, &observations));
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = sweep => {}
+                Some(address) = asked.next() => {
+                    under_way.remove(&address);
+                }
+                _ = ticks.tick() => {
+                    let fleet = self.view.current();
+                    let count = fleet.endpoints.len();
+                    let first = turn.checked_rem(count).unwrap_or(0);
+                    for endpoint in fleet.endpoints.iter().cycle().skip(first).take(count) {
+                        if under_way.len() < ASKED_MAX && under_way.insert(endpoint.spec.address) {
+                            turn = turn.wrapping_add(1);
+                            asked.push(self.ask(endpoint.clone(), &observations));
+                        }
+                    }
+                }
             }
         }
     }
 
-    async fn ask(&self, endpoint: &Endpoint, observations: &mpsc::Sender<Observation>) {
-        let (contact, result) = match self.fetch(endpoint).await {
+    /// Asks one engine; returns its address.
+    async fn ask(&self, endpoint: Endpoint, observations: &mpsc::Sender<Observation>) -> SocketAddr {
+        let (contact, result) = match self.fetch(&endpoint).await {
             Ok(text) => {
-                self.record(endpoint, &text);
+                self.record(&endpoint, &text);
                 (Contact::Answered, "answered")
             }
             Err(contact @ Contact::Refused) => (contact, "refused"),
@@ -108,6 +121,7 @@ impl Scraper {
         if observations.send(observation).await.is_err() {
             tracing::debug!("the fleet is stopping; a scrape is dropped");
         }
+        endpoint.spec.address
     }
 
     /// The text of the exposition, or how the contact went without one.
