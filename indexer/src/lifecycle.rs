@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! starting ──(every readiness guard dropped)──▶ ready ──(signal, or a task failed)──▶ draining ──▶ stopped
+//!    └──(signal while models are loaded: nothing to drain)────────────────────────────────────────────▲
 //! ```
 //!
 //! A signal begins the drain: readiness ends, listeners take no new work, work in flight may finish. When the drain's
@@ -12,5 +13,5 @@ mod signals;
 mod tasks;
 
 pub use readiness::{Readiness, ReadyGuard};
-pub use signals::{hangups, next_signal};
+pub use signals::{EndSignals, hangups};
 pub use tasks::{TaskEnd, Tasks};

@@ -9,6 +9,7 @@ use warmpath_indexer::app::App;
 use warmpath_indexer::check::{self, CheckError, Selection, Summary};
 use warmpath_indexer::config::{Config, ConfigError, HostPort};
 use warmpath_indexer::evidence::{self, Moment, ReportError, Sources};
+use warmpath_indexer::lifecycle::EndSignals;
 use warmpath_indexer::logs;
 use warmpath_indexer::models::{ModelErrors, Models};
 
@@ -164,7 +165,20 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     }
     logs::start(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async { App::build(config, Some(path.to_owned())).await?.run_until_signal().await })
+    let ended = runtime.block_on(async {
+        let mut signals = EndSignals::listen()?;
+        let app = tokio::select! {
+            app = App::build(config, Some(path.to_owned())) => app?,
+            signal = signals.next() => {
+                tracing::info!(signal, "stopped before it had started up");
+                return Ok(());
+            }
+        };
+        app.run_until_signal(signals).await
+    });
+    // A model that is being loaded, or a prompt that nobody waits for, must not hold up the end.
+    runtime.shutdown_background();
+    ended
 }
 
 /// For whoever reads; nothing is lost where nobody does any more.

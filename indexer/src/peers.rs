@@ -26,7 +26,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use follow::Follower;
+pub use follow::{Followed, Follower};
 pub use metrics::PeerMetrics;
 
 use crate::books::{Books, Change, IndexerId, Pending, What};
@@ -120,6 +120,12 @@ impl Publisher {
 
     fn flush(&self) {
         let pending = self.books.lock().take_pending();
+        let followers = self.batches.receiver_count();
+        self.metrics.followers.set(i64::try_from(followers).unwrap_or(i64::MAX));
+        if followers == 0 {
+            // Who comes now is told everything that the books hold, and they hold this.
+            return;
+        }
         let batches = match pending {
             Pending::Overflown => vec![Batch::Restart],
             Pending::Changes(changes) => {
@@ -131,7 +137,6 @@ impl Publisher {
                 in_batches(self.namer.name(), &changes).into_iter().map(Batch::Changes).collect()
             }
         };
-        self.metrics.followers.set(i64::try_from(self.batches.receiver_count()).unwrap_or(i64::MAX));
         for batch in batches {
             // An error says that nobody follows, and then nobody needs it.
             let _nobody = self.batches.send(batch);

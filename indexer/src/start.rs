@@ -31,6 +31,8 @@ pub struct Start {
     pub decider: Arc<Decider>,
     pub ingest: Arc<Ingest>,
     pub view: Arc<View>,
+    /// Sources of endpoints that there are.
+    pub listings: usize,
     pub metrics: MirrorMetrics,
     /// Where to save, and how often.
     pub saving: Option<(RedisStore, Duration)>,
@@ -39,15 +41,15 @@ pub struct Start {
 // === impl Start ===
 
 impl Start {
-    /// Runs until `stop`. `fleet` is held until every stream has its own guard.
+    /// Runs until `stop`. `fleet` is held until it is known which endpoints there are.
     pub async fn run(self, readiness: Readiness, fleet: ReadyGuard, stop: CancellationToken) {
         let end = Instant::now() + self.patience;
-        let Self { sources, patience, limits, decider, ingest, view, metrics, saving } = self;
+        let Self { sources, patience, limits, decider, ingest, view, listings, metrics, saving } = self;
         let secret = tokio::select! {
             () = stop.cancelled() => return,
             secret = take_up(sources, patience.mul_f64(0.75), limits, &decider, &ingest, &metrics) => secret,
         };
-        let warmup = Warmup { view, ingest: ingest.clone(), end, mirror: metrics.clone() };
+        let warmup = Warmup { view, listings, ingest: ingest.clone(), end, mirror: metrics.clone() };
         let saver = async {
             if let Some((store, interval)) = saving {
                 Saver::new(store, ingest, secret, interval, metrics).run(stop.clone()).await;

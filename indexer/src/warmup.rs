@@ -1,8 +1,9 @@
-//! Holds readiness back until every event stream has been read up, or the warm-up deadline has passed.
+//! Holds readiness back until every source has named its endpoints and every event stream has been read up, or the warm-up
+//! deadline has passed.
 //!
 //! A stream that is behind costs hits, not correctness, so the deadline is short and what is missing is only logged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,55 +11,70 @@ use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 use warmpath_kv::{StreamId, Trust};
 
-use crate::fleet::View;
+use crate::fleet::{Snapshot, View};
 use crate::ingest::{Ingest, StreamStatus};
 use crate::lifecycle::{Readiness, ReadyGuard};
 use crate::mirror::MirrorMetrics;
 use crate::mirror::metrics::Restore;
 
+#[cfg(test)]
+mod tests;
+
 /// How often streams are looked at.
 const BEAT: Duration = Duration::from_millis(20);
 
-/// Watches the streams there are at the start.
+/// Watches the streams there are until the program is ready.
 pub struct Warmup {
     pub view: Arc<View>,
+    /// Sources of endpoints that there are.
+    pub listings: usize,
     pub ingest: Arc<Ingest>,
     pub end: Instant,
     pub mirror: MirrorMetrics,
 }
 
+/// What is waited for.
+struct Awaited {
+    readiness: Readiness,
+    /// Until every source has named its endpoints.
+    fleet: Option<ReadyGuard>,
+    listings: usize,
+    /// Streams that are not read up.
+    streams: HashMap<StreamId, Stream>,
+    /// Places that were looked at.
+    seen: HashSet<StreamId>,
+}
+
+/// One that is not read up.
+struct Stream {
+    has_replay: bool,
+    /// Its drop is the end of the wait.
+    _held: ReadyGuard,
+}
+
 // === impl Warmup ===
 
 impl Warmup {
-    /// Runs until `stop`; `start` is held until every stream has its own guard.
-    pub async fn run(self, readiness: Readiness, start: ReadyGuard, stop: CancellationToken) {
-        let mut pending: HashMap<StreamId, (ReadyGuard, bool)> = HashMap::new();
-        for endpoint in &self.view.current().endpoints {
-            for (number, rank) in (0..).zip(&endpoint.ranks) {
-                let Some(source) = endpoint.spec.source(number) else { continue };
-                let guard = readiness.wait_for(format!("stream {}/{number}", endpoint.name));
-                pending.insert(rank.place, (guard, source.replay.is_some()));
-            }
-        }
-        drop(start);
+    /// Runs until `stop`; `fleet` is held until every source has named its endpoints.
+    pub async fn run(self, readiness: Readiness, fleet: ReadyGuard, stop: CancellationToken) {
+        let mut awaited = Awaited::new(readiness, fleet, self.listings);
         let end = self.end;
         let mut beats = interval(BEAT);
-        while !pending.is_empty() {
+        loop {
+            awaited.look(&self.view.current(), &self.ingest.status());
+            if awaited.is_empty() {
+                break;
+            }
+            if Instant::now() >= end {
+                awaited.give_up();
+                break;
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = beats.tick() => {}
             }
-            for status in self.ingest.status() {
-                if pending.get(&status.id).is_some_and(|(_, has_replay)| is_settled(&status, *has_replay)) {
-                    pending.remove(&status.id);
-                }
-            }
-            if Instant::now() >= end && !pending.is_empty() {
-                let streams = pending.len();
-                tracing::warn!(streams, "event streams are not read up in time; ready without their hits");
-                pending.clear();
-            }
         }
+        drop(awaited);
         // Endpoints that are found by name may come later than those that are configured, but not later than this.
         tokio::select! {
             () = stop.cancelled() => return,
@@ -66,6 +82,54 @@ impl Warmup {
         }
         self.mirror.count_restored(Restore::Unclaimed, self.ingest.forget_resumable());
         stop.cancelled().await;
+    }
+}
+
+// === impl Awaited ===
+
+impl Awaited {
+    fn new(readiness: Readiness, fleet: ReadyGuard, listings: usize) -> Self {
+        let (streams, seen) = (HashMap::new(), HashSet::new());
+        Self { readiness, fleet: Some(fleet), listings, streams, seen }
+    }
+
+    /// Takes in which streams there are, and how far they are. What has come is waited for too, and what has gone is not.
+    fn look(&mut self, fleet: &Snapshot, statuses: &[StreamStatus]) {
+        self.streams.retain(|place, _| fleet.by_place(*place).is_some());
+        for endpoint in &fleet.endpoints {
+            for (number, rank) in (0..).zip(&endpoint.ranks) {
+                if !self.seen.insert(rank.place) {
+                    continue;
+                }
+                let Some(source) = endpoint.spec.source(number) else { continue };
+                let held = self.readiness.wait_for(format!("stream {}/{number}", endpoint.name));
+                let stream = Stream { has_replay: source.replay.is_some(), _held: held };
+                self.streams.insert(rank.place, stream);
+            }
+        }
+        // Not before their streams have guards of their own.
+        if fleet.listed >= self.listings {
+            self.fleet = None;
+        }
+        for status in statuses {
+            if self.streams.get(&status.id).is_some_and(|stream| is_settled(status, stream.has_replay)) {
+                self.streams.remove(&status.id);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fleet.is_none() && self.streams.is_empty()
+    }
+
+    fn give_up(&self) {
+        if !self.streams.is_empty() {
+            let streams = self.streams.len();
+            tracing::warn!(streams, "event streams are not read up in time; ready without their hits");
+        }
+        if self.fleet.is_some() {
+            tracing::warn!("a DNS name of endpoints has given none in time; ready without them");
+        }
     }
 }
 

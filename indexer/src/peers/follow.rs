@@ -1,4 +1,7 @@
 //! Follows one peer: connects, applies what it tells, and starts again when the stream ends.
+//!
+//! What a peer tells of an endpoint that is not known here cannot be kept: the endpoint's name was looked up there first. So
+//! such names are remembered, and once one of them has come the peer is followed anew, whose snapshot tells it all again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
@@ -31,6 +35,10 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// First pause between attempts; doubled up to the longest.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
+/// How often it is looked whether an endpoint has come that the peer told of before.
+const LOOK: Duration = Duration::from_millis(500);
+/// Names remembered of endpoints that are not known here.
+const MISSED_MAX: usize = 4096;
 
 /// Follows one configured peer.
 #[derive(Clone, Debug)]
@@ -43,8 +51,25 @@ pub struct Follower {
     pub reporter: Reporter,
     /// For the blocks that its picks will bring.
     pub cached: Arc<Lookups>,
+    /// The peers that all followers of this indexer follow.
+    pub followed: Followed,
     pub metrics: PeerMetrics,
 }
+
+/// Which peers are followed: each by one, whatever its names, as what it saw of an endpoint would count twice.
+#[derive(Clone, Debug, Default)]
+pub struct Followed(Arc<Mutex<HashSet<IndexerId>>>);
+
+/// One of them, for as long as this lives.
+#[derive(Debug)]
+struct Claim {
+    followed: Followed,
+    peer: IndexerId,
+}
+
+/// Endpoints that a peer told of and that are not known here.
+#[derive(Debug, Default)]
+struct Missed(HashSet<Arc<str>>);
 
 /// Why following ended.
 #[derive(Debug, Error)]
@@ -62,6 +87,10 @@ enum FollowError {
     /// The list of peers may be the same for all of them.
     #[error("this indexer itself")]
     Myself,
+    #[error("it is followed already, under another of its names")]
+    Twice,
+    #[error("an endpoint has come that it told of before")]
+    Grown,
 }
 
 // === impl Follower ===
@@ -77,6 +106,10 @@ impl Follower {
                 () = stop.cancelled() => return,
                 end = self.follow(&mut pause) => end,
             };
+            if let FollowError::Grown = end {
+                tracing::debug!(peer = %self.peer, why = %end, "a peer is followed anew");
+                continue;
+            }
             connected.set(0);
             if let FollowError::Myself = end {
                 tracing::info!(peer = %self.peer, "a configured peer is this indexer itself; not followed");
@@ -98,9 +131,22 @@ impl Follower {
             Ok(stream) => stream,
             Err(error) => return error,
         };
-        let mut named = None;
+        let mut claim: Option<Claim> = None;
+        let mut missed = Missed::default();
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let batch = match stream.message().await {
+            let message = tokio::select! {
+                // Nothing of a message is lost where it is not there yet: it stays in the stream.
+                message = stream.message() => message,
+                _ = looks.tick() => {
+                    if missed.has_come(&self.view.current()) {
+                        return FollowError::Grown;
+                    }
+                    continue;
+                }
+            };
+            let batch = match message {
                 Ok(Some(batch)) => batch,
                 Ok(None) => return FollowError::Ended,
                 Err(status) => return status.into(),
@@ -111,12 +157,14 @@ impl Follower {
             if sender == self.books.lock().own() {
                 return FollowError::Myself;
             }
-            if named.replace(sender) != Some(sender) {
+            if claim.as_ref().is_none_or(|claim| claim.peer != sender) {
+                let Some(new) = self.followed.claim(sender) else { return FollowError::Twice };
+                claim = Some(new);
                 *pause = RETRY_FIRST;
                 self.metrics.connected.get_or_create(&PeerLabels { peer: self.peer.to_string() }).set(1);
                 tracing::info!(peer = %self.peer, "a peer is followed");
             }
-            self.apply(sender, batch);
+            self.apply(sender, batch, &mut missed);
         }
     }
 
@@ -137,7 +185,7 @@ impl Follower {
             .into_inner())
     }
 
-    fn apply(&self, sender: IndexerId, batch: LedgerChanges) {
+    fn apply(&self, sender: IndexerId, batch: LedgerChanges, missed: &mut Missed) {
         let (fleet, now) = (self.view.current(), self.clock.now());
         let is_our_secret = batch.secret_check == self.cached.secret_check();
         let told = batch.changes.len();
@@ -161,21 +209,38 @@ impl Follower {
                     self.metrics.reports.get_or_create(&ReportLabels { result }).inc();
                 }
                 What::Seen(sighting) if self.reporter.learn(sender, &sighting) => self.count("applied", 1),
-                What::Seen(_) => self.count("unknown_endpoint", 1),
-                _ => self.hear(sender, change, &fleet, now),
+                What::Seen(sighting) => {
+                    missed.note(sighting.endpoint, &fleet);
+                    self.count("unknown_endpoint", 1);
+                }
+                _ => self.hear(sender, change, (&fleet, now), missed),
             }
         }
     }
 
     /// Enters a change into the books, and what a pick of the peer means for its endpoint.
-    fn hear(&self, sender: IndexerId, change: Change, fleet: &Snapshot, now: Millis) {
+    fn hear(
+        &self,
+        sender: IndexerId,
+        change: Change,
+        (fleet, now): (&Snapshot, Millis),
+        missed: &mut Missed,
+    ) {
         let placed = match &change.what {
             What::Reserved(placed) => Some(placed.clone()),
+            _ => None,
+        };
+        let endpoint = match &change.what {
+            What::Reserved(placed) => Some(placed.endpoint.clone()),
+            What::Answered { endpoint, .. } => Some(endpoint.clone()),
             _ => None,
         };
         let heard = self.books.lock().hear(sender, change, fleet, now);
         if let (PeerChange::Begun, Some(placed)) = (heard, placed) {
             self.expect(&placed, fleet, now);
+        }
+        if let (PeerChange::UnknownEndpoint, Some(endpoint)) = (heard, endpoint) {
+            missed.note(endpoint, fleet);
         }
         let result = match heard {
             PeerChange::Applied | PeerChange::Begun => "applied",
@@ -201,3 +266,36 @@ impl Follower {
         }
     }
 }
+
+// === impl Followed ===
+
+impl Followed {
+    /// None: another follower has it.
+    fn claim(&self, peer: IndexerId) -> Option<Claim> {
+        self.0.lock().insert(peer).then(|| Claim { followed: self.clone(), peer })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.followed.0.lock().remove(&self.peer);
+    }
+}
+
+// === impl Missed ===
+
+impl Missed {
+    /// Of an endpoint that is known here something else was unknown, which will not come.
+    fn note(&mut self, endpoint: Arc<str>, fleet: &Snapshot) {
+        if self.0.len() < MISSED_MAX && fleet.by_name(&endpoint).is_none() {
+            self.0.insert(endpoint);
+        }
+    }
+
+    fn has_come(&self, fleet: &Snapshot) -> bool {
+        self.0.iter().any(|name| fleet.by_name(name).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The real binary: exit codes, and a drain that no request notices.
 
 use std::convert::Infallible;
+use std::process::Command;
 
 use bytes::Bytes;
 use futures::channel::mpsc;
@@ -16,7 +17,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::binary::{Program, serve, written};
-use crate::support::{config, eventually, tokens};
+use crate::support::{admin, config, eventually, tokens};
+use crate::test_model::Folder;
 
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 type Answer = JoinHandle<hyper::Result<Response<Incoming>>>;
@@ -82,6 +84,23 @@ async fn a_drain_answers_everything_in_flight() {
     drop(sender);
     assert!(program.exited().await.success());
     connection.abort();
+}
+
+/// A model whose files take for ever, as on a network disk, and nothing that could be drained: it ends at once, and well.
+#[tokio::test]
+async fn a_program_that_is_still_starting_ends_when_it_is_told_to() {
+    let folder = Folder::new("starting");
+    let file = folder.path().join("tokenizer.json");
+    std::fs::remove_file(&file).unwrap();
+    // A pipe: whoever opens it to read waits until somebody writes.
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let models = format!("models: [{{ name: tiny, tokenizer_dir: {:?} }}]", folder.path());
+    let yaml = config(&["10.0.0.1:8000"]).replace("models: [{ name: tiny }]", &models);
+    let mut program = Program::start(&yaml, "starting");
+    let ready = admin(program.bound, hyper::Method::GET, "/readyz").await;
+    assert!(ready.0 == 503 && ready.1.contains("models"), "{ready:?}");
+    program.signal("-TERM");
+    assert!(program.exited().await.success());
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod equals;
 #[cfg(test)]
 mod explaining;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod http_engine;
 #[cfg(test)]
 mod late_join;

@@ -177,6 +177,26 @@ async fn engines_whose_metrics_stop_are_ranked_by_our_own_count() {
 
 /// Engines of two kinds with full memory: what they have no room for is waited for there, so the request goes to the one
 /// that has room, busy as it is.
+/// Engines that take a connection and say nothing, as frozen ones do, are waited for by nobody else.
+#[tokio::test]
+async fn engines_that_hang_keep_no_other_s_figures_from_being_read() {
+    let engine = Metrics::start("127.0.0.1:0").await;
+    let mut hanging = Vec::new();
+    for _ in 0..40 {
+        hanging.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let addresses: Vec<String> =
+        hanging.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+    let mut all: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    all.push(&engine.address);
+    let indexer = Indexer::start(&config(&all).replace("timeout_ms: 200", "timeout_ms: 600000")).await;
+    let answered = "warmpath_engine_scrapes_total{result=\"answered\"}";
+    eventually("it is read again and again", async || indexer.metric(answered).await >= 5.0).await;
+    assert_eq!(indexer.metric("warmpath_engine_scrapes_total{result=\"silent\"}").await, 0.0);
+    indexer.stop().await;
+    engine.stop().await;
+}
+
 #[tokio::test]
 async fn memory_that_is_full_is_waited_for() {
     let [vllm, sglang, roomy] = [(); 3].map(|()| Metrics::start("127.0.0.1:0"));

@@ -72,3 +72,30 @@ async fn a_mirror_that_does_not_answer_keeps_no_port_closed() {
     end.send(()).unwrap();
     run.await.unwrap().expect("a clean end");
 }
+
+/// Names of endpoints that are not known yet are waited for, whatever else is there already.
+#[tokio::test]
+async fn an_indexer_whose_endpoints_have_no_addresses_yet_says_so() {
+    let yaml = "listen: { grpc: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n\
+         models: [{ name: tiny }]\n\
+         lifecycle: { warmup_ms: 600000 }\n\
+         endpoints: { dns: [{ name: \"no..name\", port: 1, refresh_ms: 10 }] }\n";
+    let app = App::build(Config::parse(yaml).unwrap(), None).await.expect("it starts");
+    let bound = app.bound();
+    let (end, ended) = oneshot::channel::<()>();
+    let run = tokio::spawn(app.run_until(async {
+        let _dropped = ended.await;
+    }));
+    let looked_up = async || {
+        let (_, text) = admin(bound, hyper::Method::GET, "/metrics").await;
+        let of =
+            |line: &str| line.strip_prefix("warmpath_dns_lookups_total{result=\"failed\"} ")?.parse().ok();
+        text.lines().find_map(of).is_some_and(|lookups: u32| lookups > 20)
+    };
+    eventually("it was looked for", async || looked_up().await).await;
+    let (status, text) = admin(bound, hyper::Method::GET, "/readyz").await;
+    let page: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &page["pending"]), (503, &json!(["fleet"])));
+    end.send(()).unwrap();
+    run.await.unwrap().expect("a clean end");
+}

@@ -1,0 +1,194 @@
+//! Starts the tasks of each part.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::net::TcpListener;
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use warmpath_kv::Index;
+use warmpath_proto::v1::images_server::ImagesServer;
+use warmpath_proto::v1::peer_server::PeerServer;
+use warmpath_proto::v1::scorer_server::ScorerServer;
+
+use super::STATIC_SOURCE;
+use super::metrics::Metrics;
+use super::parts::Core;
+use crate::admin::Admin;
+use crate::books::Books;
+use crate::config::Config;
+use crate::fleet::dns::DnsSource;
+use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
+use crate::fleet::metrics::FleetMetrics;
+use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper, Sleeps};
+use crate::fleet::{EndpointSpec, Fleet, Observation, model_index};
+use crate::housekeeping;
+use crate::ingest::Ingest;
+use crate::lifecycle::Tasks;
+use crate::lookups::Lookups;
+use crate::mirror::ImageService;
+use crate::models::{ReloadOrder, Reloader};
+use crate::peers::{Followed, Follower, PeerService, Publisher};
+use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
+
+/// Everything about endpoints. Configured ones are there when this returns, so before the first request. Gives the way in for
+/// whoever else observes them.
+pub(super) fn start_fleet(
+    tasks: &mut Tasks,
+    config: &Config,
+    core: &Core,
+    metrics: &Metrics,
+) -> mpsc::Sender<Observation> {
+    let mut driver = FleetDriver {
+        fleet: Fleet::new(config.scrape.failures_to_avoid),
+        view: core.view.clone(),
+        books: core.books.clone(),
+        ingest: core.ingest.clone(),
+        registry: core.registry.clone(),
+        clock: core.clock,
+        metrics: metrics.fleet.clone(),
+        decide_metrics: metrics.decide.clone(),
+        drift_metrics: core.drift.metrics().clone(),
+    };
+    driver.observe(static_endpoints(config));
+    let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
+    let stop = tasks.stop();
+    tasks.spawn("fleet", driver.run(observations, stop.clone()));
+    spawn_dns(tasks, config, &metrics.fleet, &observer);
+    let own = (own_counts(core.books.clone(), core.index.clone()), guess_of(core.index.clone()));
+    let sleeps = sleeps(core.ingest.clone());
+    let scraper =
+        Scraper::new(config.scrape, core.clock, core.view.clone(), own, sleeps, metrics.fleet.clone());
+    tasks.spawn("scrape", scraper.run(observer.clone(), stop.clone()));
+    let sources = core.sources.clone();
+    tasks.spawn("sources", sources.run(core.view.clone(), core.ingest.clone(), core.clock, stop.clone()));
+    let (books, index, view) = (core.books.clone(), core.index.clone(), core.view.clone());
+    let decide = metrics.decide.clone();
+    tasks.spawn("housekeeping", housekeeping::run(books, index, view, core.clock, decide, stop));
+    observer
+}
+
+/// Follows every peer, and gives the service through which they follow this one.
+pub(super) fn start_peers(
+    tasks: &mut Tasks,
+    config: &Config,
+    core: &Core,
+    cached: Arc<Lookups>,
+    metrics: &Metrics,
+) -> PeerServer<PeerService> {
+    let publisher = Publisher::new(core.books.clone(), cached.clone(), metrics.peers.clone());
+    let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
+    let stop = tasks.stop();
+    tasks.spawn("publish", publisher.run(stop.clone()));
+    let followed = Followed::default();
+    for peer in &config.peers {
+        let follower = Follower {
+            peer: peer.clone(),
+            books: core.books.clone(),
+            view: core.view.clone(),
+            clock: core.clock,
+            reporter: core.reporter(config, metrics),
+            cached: cached.clone(),
+            followed: followed.clone(),
+            metrics: metrics.peers.clone(),
+        };
+        tasks.spawn("follow", follower.run(stop.clone()));
+    }
+    service
+}
+
+fn static_endpoints(config: &Config) -> Observation {
+    let endpoints = config.endpoints.fixed.iter();
+    let endpoints =
+        endpoints.filter_map(|endpoint| EndpointSpec::of_static(endpoint, &config.models)).collect();
+    Observation::Listed { source: STATIC_SOURCE, endpoints }
+}
+
+fn own_counts(books: Arc<Mutex<Books>>, index: Arc<RwLock<Index>>) -> OwnCountsOf {
+    Box::new(move |place| {
+        let load = books.lock().ledger().load(place);
+        let stream = index.read().stream_stats(place);
+        OwnCounts {
+            sequences: load.sequences,
+            waiting: load.waiting,
+            held_blocks: stream.map_or(0, |stream| stream.blocks),
+            evicted_blocks: stream.map_or(0, |stream| stream.evicted),
+            block_tokens: stream.and_then(|stream| stream.block_size),
+            is_followed: stream.is_some_and(|stream| stream.trust.is_scored()),
+        }
+    })
+}
+
+fn guess_of(index: Arc<RwLock<Index>>) -> GuessOf {
+    Box::new(move |place, tokens| index.write().guess_block_size(place, tokens))
+}
+
+fn sleeps(ingest: Arc<Ingest>) -> Sleeps {
+    Box::new(move |place| {
+        if let Err(error) = ingest.asleep(place) {
+            tracing::error!(stream = %place, %error, "what is held of an engine that sleeps stays");
+        }
+    })
+}
+
+fn spawn_dns(
+    tasks: &mut Tasks,
+    config: &Config,
+    metrics: &FleetMetrics,
+    observer: &mpsc::Sender<Observation>,
+) {
+    for (source, endpoints) in (STATIC_SOURCE + 1..).zip(&config.endpoints.dns) {
+        let Some(model) = model_index(&endpoints.model, &config.models) else { continue };
+        let dns = DnsSource { source, endpoints: endpoints.clone(), model, metrics: metrics.clone() };
+        let stop = tasks.stop();
+        tasks.spawn("dns", dns.run(observer.clone(), stop));
+    }
+}
+
+pub(super) fn spawn_admin(tasks: &mut Tasks, listener: TcpListener, admin: Admin) {
+    let stop = tasks.stop();
+    tasks.spawn("admin", async move {
+        let served =
+            axum::serve(listener, admin.router()).with_graceful_shutdown(stop.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the admin listener failed");
+        }
+    });
+}
+
+pub(super) fn spawn_reloader(
+    tasks: &mut Tasks,
+    reloader: Reloader,
+    orders: mpsc::Receiver<ReloadOrder>,
+    hangups: Signal,
+) {
+    let stop = tasks.stop();
+    tasks.spawn("reload", reloader.run(orders, hangups, stop));
+}
+
+pub(super) fn spawn_grpc(
+    tasks: &mut Tasks,
+    listener: TcpListener,
+    scorer: ScorerServer<ScorerService>,
+    peer: PeerServer<PeerService>,
+    images: ImagesServer<ImageService>,
+) {
+    let stop = tasks.stop();
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(scorer)
+        .add_service(peer)
+        .add_service(images);
+    tasks.spawn("grpc", async move {
+        if let Err(error) = server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await {
+            tracing::error!(%error, "the gRPC listener failed");
+        }
+    });
+}
