@@ -196,7 +196,7 @@ fn values_that_make_no_sense_are_refused() {
         ("peers: [\"[]:1\"]", "peers[0]"),
         ("peers: [\"[a b]:1\"]", "peers[0]"),
         ("peers: [\"::1:1\"]", "peers[0]"),
-        ("scrape: { interval_ms: 18446744073709551616 }", "scrape.interval_ms"),
+        ("scrape: { interval_ms: 18446744073709551615 }", "scrape.interval_ms"),
     ] {
         assert_eq!(problems(text), [path], "{text}");
     }
