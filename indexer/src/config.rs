@@ -4,7 +4,7 @@
 //! key, the value found and the remedy. Nothing else in the program reads a file name, an environment variable or a
 //! default.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -159,7 +159,19 @@ pub struct DnsEndpoints {
     pub model: String,
     pub capacity: f64,
     pub zone: Option<String>,
+    pub family: AddressFamily,
     pub refresh_ms: u64,
+}
+
+/// Which of a name's addresses are endpoints. The proxy's cluster has to take the same (`dns_lookup_family`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AddressFamily {
+    /// All of them: right where a replica has one address.
+    #[default]
+    Any,
+    Ipv4,
+    Ipv6,
 }
 
 /// Reading the engines' own metrics.
@@ -236,6 +248,18 @@ pub enum ConfigError {
     Syntax(#[from] serde_yaml_ng::Error),
     #[error("{} in the configuration:\n{}", count(problems.len()), lines(problems))]
     Invalid { problems: Vec<Problem> },
+}
+
+// === impl AddressFamily ===
+
+impl AddressFamily {
+    pub fn takes(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Ipv4 => address.is_ipv4(),
+            Self::Ipv6 => address.is_ipv6(),
+        }
+    }
 }
 
 // === impl Config ===

@@ -22,7 +22,7 @@ endpoints:
   static:
     - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, rank_ports: engine, model: qwen3, capacity: 2.5, zone: a }
   dns:
-    - { name: vllm-headless, port: 8000, events_port: 5557, rank_ports: shared, model: other, refresh_ms: 1000 }
+    - { name: vllm-headless, port: 8000, events_port: 5557, rank_ports: shared, model: other, family: ipv6, refresh_ms: 1000 }
 outliers: { failures: 0 }
 receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
@@ -191,6 +191,10 @@ fn values_that_make_no_sense_are_refused() {
         ("policy: { other_zone_tokens: 1e10 }", "policy.other_zone_tokens"),
         ("policy: { weights: { prefix: 1e18 } }", "policy.weights.prefix"),
         ("policy: { slower_media: 1.01 }", "policy.slower_media"),
+        (
+            "models: [{ name: m }]\nendpoints: { dns: [{ name: n, port: 1, family: 4 }] }",
+            "endpoints.dns[0].family",
+        ),
         ("receipts: { log_percent: .nan }", "receipts.log_percent"),
         ("peers: [\"h:1\", \"g:1\", \"h:1\"]", "peers[2]"),
         ("peers: [\"[]:1\"]", "peers[0]"),

@@ -26,11 +26,23 @@ pub struct DnsSource {
     pub metrics: FleetMetrics,
 }
 
+/// What an answer of the resolver comes to.
+struct Answer {
+    listed: Observation,
+    /// Addresses beyond the limit.
+    left_out: usize,
+    /// Addresses of both families are used.
+    is_mixed: bool,
+}
+
+// === impl DnsSource ===
+
 impl DnsSource {
     /// Runs until `stop`. A lookup that fails leaves the set as it was: a resolver's trouble is not the engines'.
     pub async fn run(self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
         let mut ticks = interval(Duration::from_millis(self.endpoints.refresh_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_mixed = false;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -40,11 +52,32 @@ impl DnsSource {
             let looked_up = timeout(LOOKUP_TIMEOUT, lookup_host((name.as_str(), self.endpoints.port))).await;
             let result = match looked_up {
                 Ok(Ok(addresses)) => {
-                    let (listed, is_cut) = self.listed(addresses);
+                    let Some(Answer { listed, left_out, is_mixed }) = self.listed(addresses) else {
+                        tracing::warn!(
+                            name,
+                            "no address of the wanted family; keeping endpoints that are known"
+                        );
+                        self.count("failed");
+                        continue;
+                    };
+                    if is_mixed && !std::mem::replace(&mut was_mixed, is_mixed) {
+                        tracing::warn!(
+                            name,
+                            hint = "where a replica has one of each, choose endpoints.dns[].family as in the proxy's cluster",
+                            "a name has addresses of both families; each is an endpoint"
+                        );
+                    }
+                    if left_out > 0 {
+                        tracing::warn!(
+                            name,
+                            left_out,
+                            "a name has too many addresses; {ADDRESSES_MAX} are used"
+                        );
+                    }
                     if observations.send(listed).await.is_err() {
                         return;
                     }
-                    if is_cut { "cut" } else { "ok" }
+                    if left_out > 0 { "cut" } else { "ok" }
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(name, %error, "cannot look up endpoints; keeping those known");
@@ -55,47 +88,66 @@ impl DnsSource {
                     "failed"
                 }
             };
-            self.metrics.lookups.get_or_create(&ByResult { result }).inc();
+            self.count(result);
         }
     }
 
-    /// Which endpoints there are, and whether there were more.
-    fn listed(&self, addresses: impl Iterator<Item = SocketAddr>) -> (Observation, bool) {
-        let mut addresses = addresses.fuse();
-        let endpoints = addresses
-            .by_ref()
-            .take(ADDRESSES_MAX)
-            .map(|resolved| EndpointSpec::of_dns(&self.endpoints, resolved, self.model))
-            .collect();
-        let left_out = addresses.count();
-        if left_out > 0 {
-            tracing::warn!(
-                name = self.endpoints.name,
-                left_out,
-                "a name has too many addresses; {ADDRESSES_MAX} are used"
-            );
+    fn count(&self, result: &'static str) {
+        self.metrics.lookups.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// None: there is nothing in it, as where a resolver has answered for one family only.
+    fn listed(&self, addresses: impl Iterator<Item = SocketAddr>) -> Option<Answer> {
+        let mut wanted = addresses.filter(|address| self.endpoints.family.takes(address.ip()));
+        let used: Vec<SocketAddr> = wanted.by_ref().take(ADDRESSES_MAX).collect();
+        if used.is_empty() {
+            return None;
         }
-        (Observation::Listed { source: self.source, endpoints }, left_out > 0)
+        let is_mixed = used.iter().any(SocketAddr::is_ipv4) && used.iter().any(SocketAddr::is_ipv6);
+        let specs = used.into_iter().map(|used| EndpointSpec::of_dns(&self.endpoints, used, self.model));
+        let listed = Observation::Listed { source: self.source, endpoints: specs.collect() };
+        Some(Answer { listed, left_out: wanted.count(), is_mixed })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use crate::config::Config;
 
-    #[test]
-    fn addresses_beyond_the_limit_are_left_out_and_counted() {
-        let yaml = "models: [{ name: m }]\nendpoints: { dns: [{ name: n, port: 1 }] }";
-        let endpoints = Config::parse(yaml).unwrap().endpoints.dns.remove(0);
+    /// The hosts that are taken, how many are left out, and whether both families are used.
+    fn listed(family: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<(Vec<IpAddr>, usize, bool)> {
+        let yaml = format!(
+            "models: [{{ name: m }}]\nendpoints: {{ dns: [{{ name: n, port: 1, family: {family} }}] }}"
+        );
+        let endpoints = Config::parse(&yaml).unwrap().endpoints.dns.remove(0);
         let source =
             DnsSource { source: 1, endpoints, model: ModelIndex(0), metrics: FleetMetrics::default() };
-        let addresses = |count: u32| (0..count).map(|host| SocketAddr::from((host.to_be_bytes(), 1)));
-        let listed = |count| match source.listed(addresses(count)) {
-            (Observation::Listed { endpoints, .. }, is_cut) => (endpoints.len(), is_cut),
-            (other, _) => panic!("{other:?}"),
-        };
-        assert_eq!(listed(ADDRESSES_MAX as u32), (ADDRESSES_MAX, false));
-        assert_eq!(listed(ADDRESSES_MAX as u32 + 7), (ADDRESSES_MAX, true));
+        let Answer { listed, left_out, is_mixed } =
+            source.listed(addresses.map(|address| SocketAddr::new(address, 1)))?;
+        let Observation::Listed { endpoints, .. } = listed else { panic!("{listed:?}") };
+        Some((endpoints.iter().map(|spec| spec.address.ip()).collect(), left_out, is_mixed))
+    }
+
+    #[test]
+    fn addresses_beyond_the_limit_are_left_out_and_counted() {
+        let hosts = |count: u32| (0..count).map(|host| IpAddr::from(host.to_be_bytes()));
+        for (count, beyond) in [(ADDRESSES_MAX, 0), (ADDRESSES_MAX + 7, 7)] {
+            let (taken, left_out, _) = listed("any", hosts(count as u32)).unwrap();
+            assert_eq!((taken.len(), left_out), (ADDRESSES_MAX, beyond));
+        }
+    }
+
+    /// A replica of a dual-stack cluster has an address of each family, and is one endpoint to the proxy.
+    #[test]
+    fn of_two_families_the_one_that_the_proxy_takes_is_taken() {
+        let (v4, v6): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap());
+        let both = || [v4, v6].into_iter();
+        assert_eq!(listed("any", both()), Some((vec![v4, v6], 0, true)));
+        assert_eq!(listed("ipv4", both()), Some((vec![v4], 0, false)));
+        assert_eq!(listed("ipv6", both()), Some((vec![v6], 0, false)));
+        assert_eq!(listed("ipv6", [v4].into_iter()), None, "no reason to drop those known");
     }
 }

@@ -7,7 +7,7 @@ use serde_yaml_ng::Value;
 
 use super::super::fields::{Fields, Problems};
 use super::super::{
-    DnsEndpoints, Endpoints, ModelConfig, RankPorts, StaticEndpoint, StreamAddress, defaults,
+    AddressFamily, DnsEndpoints, Endpoints, ModelConfig, RankPorts, StaticEndpoint, StreamAddress, defaults,
 };
 use super::DURATION_MS;
 
@@ -89,6 +89,7 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
     }
     let model = model_name(&mut fields, models, p);
     let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
+    let family = family(&mut fields, p);
     let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
     fields.finish(p);
     Some(DnsEndpoints {
@@ -101,6 +102,7 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
         model,
         capacity,
         zone,
+        family,
         refresh_ms,
     })
 }
@@ -122,6 +124,19 @@ fn rank_ports(fields: &mut Fields, p: &mut Problems) -> RankPorts {
             let path = fields.path_of("rank_ports");
             p.note(&path, Some(&Value::String(other.to_owned())), "expected offset, shared or engine");
             RankPorts::Offset
+        }
+    }
+}
+
+fn family(fields: &mut Fields, p: &mut Problems) -> AddressFamily {
+    match fields.text("family", p).as_deref() {
+        None | Some("any") => AddressFamily::Any,
+        Some("ipv4") => AddressFamily::Ipv4,
+        Some("ipv6") => AddressFamily::Ipv6,
+        Some(other) => {
+            let path = fields.path_of("family");
+            p.note(&path, Some(&Value::String(other.to_owned())), "expected any, ipv4 or ipv6");
+            AddressFamily::Any
         }
     }
 }
