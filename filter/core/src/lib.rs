@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod gateway;
 pub mod headers;
+mod json;
 pub mod limits;
 pub mod outcome;
 pub mod path;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::blocks::Block;
+use super::block::Block;
 use crate::error::PromptError;
 use crate::version::{AnthropicRules, InlineSystem};
 
@@ -49,7 +49,7 @@ pub(super) fn read_inline(
     Ok(text.filter(|text| !text.is_empty()).map(message))
 }
 
-pub(super) fn is_system(message: &Json) -> bool {
+fn is_system(message: &Json) -> bool {
     message.get("role").is_some_and(|role| role == "system")
 }
 
