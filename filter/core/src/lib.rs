@@ -8,6 +8,7 @@ pub mod body;
 pub mod circuit;
 pub mod clock;
 pub mod config;
+pub mod followed;
 pub mod gateway;
 pub mod headers;
 mod json;
