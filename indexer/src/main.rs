@@ -26,7 +26,7 @@ const EX_UNAVAILABLE: u8 = 69;
 
 /// Routes LLM requests to the replica that holds their prefix.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "warmpath", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
