@@ -77,7 +77,9 @@ pub struct Source {
 pub enum ReportError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("{path}: expected start, now, +30s, +5m or a file written with --save; it cannot be read: {source}")]
+    #[error(
+        "{path}: expected start, now, +30s, +5m or a file written with --save; it cannot be read: {source}"
+    )]
     Moment { path: PathBuf, source: std::io::Error },
     #[error("{path} is no reading that was saved with --save: {source}")]
     Saved { path: PathBuf, source: serde_json::Error },

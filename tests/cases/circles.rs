@@ -55,7 +55,7 @@ fn sources(root: &Path) -> BTreeMap<Module, String> {
         for entry in folder.read_dir().unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let inner = [module.as_slice(), &[name.clone()]].concat();
+            let inner = [module.as_slice(), std::slice::from_ref(&name)].concat();
             if name == "tests" || module.is_empty() && (name == "lib" || name == "main") {
                 continue;
             }

@@ -100,7 +100,8 @@ impl Call {
             Framing::Chunked(size) => StreamBody::new(stream::iter(pieces(self.body, size))).boxed(),
             Framing::Trailers(size) => {
                 let names = ["x-checksum", "x-gateway-destination-endpoint"];
-                let trailers = names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("7")));
+                let trailers =
+                    names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("7")));
                 let last = Frame::trailers(HeaderMap::from_iter(trailers));
                 let pieces = pieces(self.body, size).into_iter().chain([Ok(last)]);
                 StreamBody::new(stream::iter(pieces)).boxed()
