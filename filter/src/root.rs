@@ -8,7 +8,9 @@ use std::time::Duration;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 use warmpath_core::config::Config;
-use warmpath_core::limits::REPORT_TIMEOUT_MS;
+use warmpath_core::followed::Astray;
+use warmpath_core::headers;
+use warmpath_core::limits::{FOLLOWED_WINDOW, REPORT_TIMEOUT_MS};
 use warmpath_core::report::Event;
 use warmpath_core::session::Failure;
 
@@ -25,11 +27,12 @@ pub(crate) struct Root {
     call: Option<u32>,
     pending_shown: i64,
     open_shown: bool,
+    astray_shown: bool,
 }
 
 impl Root {
     pub(crate) fn new(id: u32) -> Self {
-        Self { id, shell: None, call: None, pending_shown: 0, open_shown: false }
+        Self { id, shell: None, call: None, pending_shown: 0, open_shown: false, astray_shown: false }
     }
 
     fn report(&mut self, shell: &Shell, events: Vec<Event>) {
@@ -48,8 +51,26 @@ impl Root {
         shell.change(|gateway| gateway.report_failed());
     }
 
+    /// Says when the proxy sends requests elsewhere: then what is decided has no effect.
+    fn show_astray(&mut self, shell: &Shell) {
+        let Some(astray) = shell.look(|gateway| gateway.worker().followed.verdict().cloned()) else { return };
+        if astray.is_some() != self.astray_shown {
+            self.astray_shown = astray.is_some();
+            match astray {
+                Some(Astray { requests, named, served_by }) => log::error!(
+                    "of {FOLLOWED_WINDOW} decided requests {requests} were served by other endpoints: the last one was for \
+                     {named} and was served by {served_by}. The cluster's override_host must read the header {}, its \
+                     hosts must be ip:port as the indexer's endpoints are, and the route must lead into that cluster",
+                    headers::DESTINATION
+                ),
+                None => log::info!("requests go where they should again"),
+            }
+        }
+    }
+
     /// Brings the gauges of the proxy up to date, and says when the indexer is lost and found.
     fn show(&mut self, shell: &Shell) {
+        self.show_astray(shell);
         let Some((pending, open)) =
             shell.look(|gateway| (gateway.pending() as i64, gateway.worker().circuit.is_open()))
         else {
@@ -61,7 +82,11 @@ impl Root {
             self.open_shown = open;
             shell.metrics().circuit_changed(open);
             if open {
-                log::warn!("no indexer answers: requests go by the filter's own hashing until one does");
+                let cluster = shell.look(|gateway| gateway.config().cluster.clone()).unwrap_or_default();
+                log::warn!(
+                    "no indexer answers: requests go by the filter's own hashing until one does. It is asked through the \
+                     cluster {cluster:?}, which needs http2_protocol_options"
+                );
             } else {
                 log::info!("an indexer answers again");
             }
@@ -96,6 +121,7 @@ impl RootContext for Root {
         }
         host::enter(self.id);
         shell.metrics().dropped(tick.reports_dropped);
+        shell.metrics().astray(tick.astray);
         if tick.cancel_report {
             shell.metrics().report_failed();
             if let Some(call) = self.call.take() {

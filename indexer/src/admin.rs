@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use prometheus_client::encoding::text::encode;
@@ -59,8 +59,30 @@ impl Admin {
             .route("/drain", post(draining::drain))
             .route("/undrain", post(draining::undrain))
             .route("/reload", post(reload))
+            .route("/", get(async || PAGES))
+            .fallback(no_page)
+            .method_not_allowed_fallback(other_method)
             .with_state(self)
     }
+}
+
+/// What a person is told who opens the listener in a browser, or mistypes a page.
+const PAGES: &str = "\
+GET  /metrics /livez /readyz /state
+GET  /receipts?decision=&endpoint=&policy=&limit=
+GET  /blocks?endpoint=HOST:PORT&rank=N
+POST /explain?path=/v1/chat/completions&policy=   (with a client's body)
+POST /drain?endpoint=HOST:PORT
+POST /undrain?endpoint=HOST:PORT
+POST /reload
+";
+
+async fn no_page(uri: Uri) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("{} is no page here; there are\n{PAGES}", uri.path()))
+}
+
+async fn other_method(method: Method, uri: Uri) -> (StatusCode, String) {
+    (StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}; there are\n{PAGES}", uri.path()))
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {

@@ -77,6 +77,10 @@ pub struct Source {
 pub enum ReportError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    #[error(
+        "{path}: expected start, now, +30s, +5m or a file written with --save; it cannot be read: {source}"
+    )]
+    Moment { path: PathBuf, source: std::io::Error },
     #[error("{path} is no reading that was saved with --save: {source}")]
     Saved { path: PathBuf, source: serde_json::Error },
     #[error("no indexer answers at {0}; give its admin listener with --indexer HOST:PORT")]
@@ -170,7 +174,7 @@ async fn reading_at(
         }
         Moment::Saved(path) => {
             let text = fs::read_to_string(path)
-                .map_err(|source| ReportError::File { path: path.clone(), source })?;
+                .map_err(|source| ReportError::Moment { path: path.clone(), source })?;
             serde_json::from_str(&text).map_err(|source| ReportError::Saved { path: path.clone(), source })
         }
     }
@@ -214,5 +218,12 @@ mod tests {
         for wrong in ["+", "+5", "+xs", "+5h"] {
             assert!(wrong.parse::<Moment>().unwrap_err().contains("expected"), "{wrong}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_moment_that_is_no_file_is_told_what_moments_there_are() {
+        let sources = Sources { indexers: vec![], engines: vec![] };
+        let error = reading_at(&"5m".parse().unwrap(), &sources, &mut Duration::ZERO).await.unwrap_err();
+        assert!(error.to_string().starts_with("5m: expected start, now, +30s"), "{error}");
     }
 }

@@ -32,17 +32,26 @@ pub struct Answer {
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum AskError {
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect: {}", root_cause(.0))]
     Connect(#[source] hyper_util::client::legacy::Error),
     #[error("no answer within {} ms", .0.as_millis())]
     Silent(Duration),
-    #[error("the connection broke: {0}")]
+    #[error("the connection broke: {}", root_cause(.0))]
     Broken(#[source] hyper_util::client::legacy::Error),
     /// It did answer; its body broke off or is above the limit.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
     #[error("not a request that can be sent: {0}")]
     Unsendable(#[from] hyper::http::Error),
+}
+
+/// What the operating system said, in place of what each layer above it calls that.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 // === impl EngineClient ===
@@ -87,5 +96,18 @@ impl EngineClient {
             Ok(Answer { status, body })
         };
         timeout(self.timeout, exchange).await.unwrap_or(Err(AskError::Silent(self.timeout)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_refuses_a_connection_is_said_to_refuse_it() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let client = EngineClient::new(Duration::from_secs(10));
+        let error = client.get(&format!("127.0.0.1:{port}"), "/version", 1000).await.unwrap_err();
+        assert!(error.to_string().starts_with("cannot connect: Connection refused"), "{error}");
     }
 }

@@ -27,7 +27,7 @@ const EX_UNAVAILABLE: u8 = 69;
 
 /// Routes LLM requests to the replica that holds their prefix.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "warmpath", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

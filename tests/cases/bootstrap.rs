@@ -2,10 +2,13 @@
 //! affinity.
 
 use serde_json::{Value, json};
+use warmpath_core::limits::FOLLOWED_WINDOW;
 use warmpath_tests::case::{case, fresh_dir};
 use warmpath_tests::envoy::Bootstrap;
+use warmpath_tests::eventually::{eventually, seen_if};
 use warmpath_tests::paths;
 use warmpath_tests::prompts::{completion, text};
+use warmpath_tests::scripted::Script;
 use warmpath_tests::stack::Stack;
 
 #[test]
@@ -41,6 +44,36 @@ fn the_filter_lets_go_of_a_large_body_before_envoy_refuses_it() {
     let envoy = bootstrap.at(&format!("{hosts}/request_body_buffer_limit")).unwrap().as_u64().unwrap();
     let filter = filter["max_body_bytes"].as_u64().unwrap();
     assert!(filter < envoy, "max_body_bytes {filter} is not below request_body_buffer_limit {envoy}");
+}
+
+/// A header of another name: the filter decides, its receipts say so, and nothing comes of it.
+#[test]
+fn an_envoy_that_ignores_what_was_decided_is_told_in_its_log() {
+    let stack = Stack::builder().map(|stack| {
+        stack.recorders(3).script(Script::Silence).workers(1).bootstrap(|bootstrap| {
+            let policy = &mut bootstrap.cluster("llm")?["load_balancing_policy"]["policies"][0];
+            let sources = &mut policy["typed_extension_config"]["typed_config"]["override_host_sources"];
+            sources[0]["header"] = json!("x-gateway-destination");
+            Ok(())
+        })
+    });
+    case(stack, async |stack| {
+        stack.scripted()?.play(Script::Rank(vec![(stack.recorders[0].address(), None)]));
+        for _ in 0..FOLLOWED_WINDOW {
+            assert_eq!(stack.send(completion("hello")).await?.receipt().outcome, "scored");
+        }
+        let went_astray: usize = stack.recorders[1..].iter().map(|recorder| recorder.take().len()).sum();
+        assert!(went_astray > 16, "Envoy's own policy sent {went_astray} of {FOLLOWED_WINDOW} elsewhere");
+        eventually("the log says so, with an example", async || {
+            let log = stack.envoy.process().log();
+            let example = format!("the last one was for {} and was served by", stack.recorders[0].address());
+            seen_if(log.contains(&example) && log.contains("x-gateway-destination-endpoint"), log)
+        })
+        .await?;
+        let counted = stack.envoy.metrics().await?.sum("warmpath_filter_astray_total", &[]);
+        assert_eq!(counted, went_astray as f64);
+        Ok(())
+    });
 }
 
 /// The sample with the ports and the model of the engines that run here, and nothing else changed.

@@ -92,8 +92,14 @@ fn every_framing_arrives_and_is_read() {
     case(one_recorder(), async |stack| {
         choose_the_recorder(stack)?;
         let call = completion(text(1, 20_000));
-        let framings =
-            [Framing::Length, Framing::Chunked(1 << 20), Framing::Chunked(1000), Framing::Chunked(77)];
+        let framings = [
+            Framing::Length,
+            Framing::Chunked(1 << 20),
+            Framing::Chunked(1000),
+            Framing::Chunked(77),
+            Framing::Trailers(1 << 20),
+            Framing::Trailers(1000),
+        ];
         for framing in framings {
             let call = call.clone().framing(framing);
             let answer = send_unchanged(stack, call.clone()).await?;

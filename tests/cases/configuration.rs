@@ -170,6 +170,18 @@ fn what_is_shipped_states_the_failure_policy_and_stands_before_the_router() {
     assert_eq!(names, ["warmpath", "envoy.filters.http.router"]);
 }
 
+// llm-d/llm-d#1564
+#[test]
+fn idle_connections_end_before_an_engine_closes_them() {
+    /// What vLLM's server waits for the next request of a connection, unless told otherwise.
+    const ENGINE_S: f64 = 5.0;
+    let mut shipped = Bootstrap::shipped().unwrap();
+    let options = &shipped.cluster("llm").unwrap()["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"];
+    let idle = options["common_http_protocol_options"]["idle_timeout"].as_str().unwrap_or("3600s");
+    let idle_s: f64 = idle.trim_end_matches('s').parse().unwrap();
+    assert!(idle_s < ENGINE_S, "Envoy would keep them for {idle}");
+}
+
 // E10 (Kuadrant/wasm-shim#171)
 #[test]
 fn the_oldest_proxy_that_works_is_stated_where_it_is_needed() {

@@ -17,6 +17,8 @@ mod cancelled;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod circles;
+#[cfg(test)]
 mod cold_start;
 #[cfg(test)]
 mod configuration;

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use hyper::Method;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use warmpath_core::outcome::{Outcome, Reason};
 use warmpath_proto::v1::{Candidate, Outcome as Ranked, ScoreResponse};
@@ -40,6 +40,7 @@ fn provoke(reason: Reason) -> Provoke {
         Reason::BodyTooLarge => passed(completion("a".repeat(LIMIT))),
         Reason::ContentEncoding => passed(body("xyz").header("content-encoding", "br")),
         Reason::NotJson => passed(body("prompt=hello")),
+        Reason::ExpectContinue => OwnCase(where_the_engine_is_to_say_go_on_a_body_is_not_waited_for),
         Reason::BodyNotSeen => OwnCase(without_the_switch_requests_go_on_unread),
         Reason::Unreadable => passed(body(r#"{"model":"qwen3","prompt":"cut of"#)),
         Reason::TooDeep => passed(body(&format!(r#"{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200)))),
@@ -215,6 +216,39 @@ fn without_the_switch_requests_go_on_unread() {
         check(stack, Reason::BodyNotSeen, completion("hello"), Outcome::Passed).await?;
         let log = stack.envoy.process().log();
         assert!(log.contains("allow_on_headers_stop_iteration"), "the log names the switch:\n{log}");
+        Ok(())
+    });
+}
+
+/// An Envoy that leaves it to the engine to ask for the body: while the headers are held, nobody would.
+#[test]
+fn where_the_engine_is_to_say_go_on_a_body_is_not_waited_for() {
+    let stack = scripted().map(|stack| {
+        stack.bootstrap(|bootstrap| {
+            bootstrap.connection_manager()?["proxy_100_continue"] = true.into();
+            Ok(())
+        })
+    });
+    case(stack, async |stack| {
+        let body = completion("hello").body().clone();
+        let mut connection = TcpStream::connect(stack.envoy.address()).await?;
+        let head = format!(
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        connection.write_all(head.as_bytes()).await?;
+        let mut answer = vec![0; 1024];
+        let begun = connection.read(&mut answer).await?;
+        answer.truncate(begun);
+        ensure!(answer.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&answer));
+        connection.write_all(&body).await?;
+        connection.read_to_end(&mut answer).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        ensure!(
+            answer.contains("200 OK") && answer.contains("x-warmpath-reason: expect_continue"),
+            "{answer}"
+        );
+        ensure!(stack.recorders[0].take().iter().map(|request| &request.body).eq([&body]));
         Ok(())
     });
 }

@@ -183,6 +183,35 @@ fn what_reads_models_has_no_way_to_a_network() {
     assert!(found.is_empty(), "warmpath-prompt reaches {found:?}");
 }
 
+/// A program that is older than its sources proves nothing, so a test must know all of them.
+#[test]
+fn what_a_program_is_built_from_is_known_crate_by_crate() {
+    let metadata = cargo_metadata();
+    let root = metadata["workspace_root"].as_str().unwrap();
+    let folders: BTreeMap<&str, String> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|package| package["source"].is_null())
+        .map(|package| {
+            let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+            let folder = folder.strip_prefix(root).unwrap().join("src");
+            (package["name"].as_str().unwrap(), folder.to_str().unwrap().to_owned())
+        })
+        .collect();
+    for (program, known) in [
+        ("warmpath-indexer", &paths::INDEXER_SOURCES[..]),
+        ("warmpath-filter", &paths::FILTER_SOURCES),
+        ("warmpath-web", &paths::WEB_SOURCES),
+        ("engine-emulator", &paths::EMULATOR_SOURCES),
+    ] {
+        let graph = graph_of(&metadata, program);
+        let ours = graph.iter().filter_map(|name| folders.get(name.as_str()));
+        let known: BTreeSet<String> = known.iter().map(|folder| (*folder).to_owned()).collect();
+        assert_eq!(ours.cloned().collect::<BTreeSet<_>>(), known, "{program}");
+    }
+}
+
 /// Names of everything that a package is built with in this workspace, itself included.
 fn graph_of(metadata: &Value, package: &str) -> BTreeSet<String> {
     let list = |value: &Value| value.as_array().unwrap().clone();

@@ -8,6 +8,7 @@ use futures::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::client::legacy::{self, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -25,6 +26,8 @@ pub enum Framing {
     Length,
     /// `transfer-encoding: chunked` in pieces of this many bytes; over HTTP/2: data frames without a length.
     Chunked(usize),
+    /// The same with trailers after it, which HTTP/1 leaves out unless they are announced.
+    Trailers(usize),
 }
 
 /// A request to be sent.
@@ -95,6 +98,14 @@ impl Call {
         let body = match self.framing {
             Framing::Length => Full::new(self.body).boxed(),
             Framing::Chunked(size) => StreamBody::new(stream::iter(pieces(self.body, size))).boxed(),
+            Framing::Trailers(size) => {
+                let names = ["x-checksum", "x-gateway-destination-endpoint"];
+                let trailers =
+                    names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("7")));
+                let last = Frame::trailers(HeaderMap::from_iter(trailers));
+                let pieces = pieces(self.body, size).into_iter().chain([Ok(last)]);
+                StreamBody::new(stream::iter(pieces)).boxed()
+            }
         };
         request.body(body).context("no valid request")
     }

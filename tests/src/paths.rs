@@ -7,6 +7,22 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+/// What `warmpath` is built from.
+pub const INDEXER_SOURCES: [&str; 6] = [
+    "indexer/src",
+    "indexer/core/src",
+    "indexer/prompt/src",
+    "indexer/standing/src",
+    "filter/core/src",
+    "proto/src",
+];
+/// What `filter.wasm` is built from.
+pub const FILTER_SOURCES: [&str; 3] = ["filter/src", "filter/core/src", "proto/src"];
+/// What the browser build is built from.
+pub const WEB_SOURCES: [&str; 2] = ["filter/web/src", "filter/core/src"];
+/// What the engine emulator is built from.
+pub const EMULATOR_SOURCES: [&str; 1] = ["tests/emulator/src"];
+
 /// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -30,7 +46,7 @@ pub fn tokenizer(name: &str) -> Result<PathBuf> {
 /// The filter for Envoy. An error where it is older than its sources: a test against yesterday's filter proves nothing.
 pub fn filter_wasm() -> Result<PathBuf> {
     let wasm = existing(target().join("warmpath/filter.wasm"), "make wasm")?;
-    if let Some(newer) = newer_source(&wasm, &["filter/src", "filter/core/src", "proto/src"])? {
+    if let Some(newer) = newer_source(&wasm, &FILTER_SOURCES)? {
         bail!("filter.wasm is older than {}: run `make wasm`", newer.display());
     }
     Ok(wasm)
@@ -40,7 +56,7 @@ pub fn filter_wasm() -> Result<PathBuf> {
 pub fn web() -> Result<PathBuf> {
     let web = existing(target().join("warmpath/web"), "make web")?;
     let module = existing(web.join("warmpath_web_bg.wasm"), "make web")?;
-    if let Some(newer) = newer_source(&module, &["filter/web/src", "filter/core/src"])? {
+    if let Some(newer) = newer_source(&module, &WEB_SOURCES)? {
         bail!("the browser build is older than {}: run `make web`", newer.display());
     }
     Ok(web)
@@ -53,15 +69,12 @@ pub fn browser() -> Result<PathBuf> {
 
 /// The indexer, `warmpath`.
 pub fn indexer() -> Result<PathBuf> {
-    native(
-        "warmpath",
-        &["indexer/src", "indexer/core/src", "indexer/prompt/src", "filter/core/src", "proto/src"],
-    )
+    native("warmpath", &INDEXER_SOURCES)
 }
 
 /// The engine emulator.
 pub fn emulator() -> Result<PathBuf> {
-    native("engine-emulator", &["tests/emulator/src"])
+    native("engine-emulator", &EMULATOR_SOURCES)
 }
 
 fn existing(path: PathBuf, remedy: &str) -> Result<PathBuf> {

@@ -47,6 +47,8 @@ pub struct Tick {
     pub report: Option<Vec<Event>>,
     /// Events that were dropped since the last tick.
     pub reports_dropped: u64,
+    /// Decided requests that other endpoints served than those named, since the last tick.
+    pub astray: u64,
 }
 
 impl Gateway {
@@ -131,6 +133,7 @@ impl Gateway {
             tick.report = Some(self.worker.reports.take().to_vec());
         }
         tick.reports_dropped = self.worker.reports.take_dropped();
+        tick.astray = self.worker.followed.take_astray();
         tick
     }
 

@@ -45,6 +45,9 @@ pub struct RequestHead {
     pub is_encoded: bool,
     /// The body is of a kind that is never JSON.
     pub is_multipart: bool,
+    /// The client sends its body only when told to, and the proxy leaves it to the engine to say so: it takes an
+    /// `expect: 100-continue` off where it answers by itself.
+    pub awaits_engine: bool,
     /// No body follows.
     pub ends: bool,
     /// What it belongs to, by the configured header: requests of one group stay together in a split. 0: not told.
@@ -62,6 +65,7 @@ impl RequestHead {
             content_length: None,
             is_encoded: false,
             is_multipart: false,
+            awaits_engine: false,
             ends,
             group: 0,
             policy: None,
@@ -82,6 +86,7 @@ impl RequestHead {
                         .get(..MULTIPART.len())
                         .is_some_and(|start| start.eq_ignore_ascii_case(MULTIPART));
                 }
+                "expect" => head.awaits_engine |= value.trim_ascii().eq_ignore_ascii_case(GO_AHEAD),
                 _ => {}
             }
         }
@@ -107,6 +112,7 @@ pub fn route_policy(name: &[u8]) -> Option<&'static str> {
 }
 
 const MULTIPART: &[u8] = b"multipart/";
+const GO_AHEAD: &[u8] = b"100-continue";
 
 /// A client must not send this header: it would choose the endpoint, or pretend to be us.
 pub fn is_routing_control(name: &str) -> bool {
@@ -144,6 +150,16 @@ mod tests {
         assert_eq!(other.target, Err(Reason::Method));
         assert_eq!(head(&[(":method", "POST")]).target, Err(Reason::Path));
         assert!(head(&[("content-type", "Multipart/form-data; boundary=x")]).is_multipart);
+    }
+
+    #[test]
+    fn a_client_that_waits_to_be_told_to_send_is_seen() {
+        for (value, awaits) in
+            [("100-continue", true), (" 100-Continue", true), ("200-ok", false), ("", false)]
+        {
+            assert_eq!(head(&[("expect", value)]).awaits_engine, awaits, "{value}");
+        }
+        assert!(!head(&[("accept", "100-continue")]).awaits_engine);
     }
 
     #[test]

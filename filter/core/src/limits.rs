@@ -74,6 +74,12 @@ pub const LEASE_RENEWAL_MS: u64 = 10_000;
 /// `allow_on_headers_stop_iteration` never shows a body while its headers are held.
 pub const BODY_WAIT_MS: u64 = 5_000;
 
+/// Decided requests that are judged together as to whether the proxy sent them where they should go.
+pub const FOLLOWED_WINDOW: u32 = 64;
+/// More than this part of them elsewhere is a mistake in the proxy's configuration: with two endpoints chance makes a half of
+/// it. A route that leads a tenth of its requests into another cluster is none.
+pub const ASTRAY_SHARE_DIVISOR: u32 = 4;
+
 /// Failures in a row after which no indexer is asked for a while.
 pub const CIRCUIT_FAILURES: u32 = 3;
 /// Pause between probes while no indexer is asked.

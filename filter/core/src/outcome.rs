@@ -62,6 +62,8 @@ reasons! {
     ContentEncoding = "content_encoding",
     /// The body is no JSON object.
     NotJson = "not_json",
+    /// The client waits to be told to send its body, and the proxy leaves that to the engine.
+    ExpectContinue = "expect_continue",
     /// The body did not begin in time, or the proxy does not show bodies while headers are held.
     BodyNotSeen = "body_not_seen",
 

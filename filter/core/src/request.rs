@@ -9,7 +9,6 @@ mod completions;
 mod embeddings;
 mod fields;
 mod head;
-pub(crate) mod json;
 mod media;
 mod members;
 mod messages;
@@ -22,13 +21,13 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
+use crate::json::{self, Raw};
 use crate::limits::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, SEQUENCES_MAX};
 use crate::outcome::Reason;
 use crate::path::KnownPath;
 use crate::response::ResponseKey;
 use fields::{Field, Fields};
 use head::Head;
-use json::Raw;
 
 /// One request, as far as it matters for routing. Borrows from the body where nothing had to be unescaped.
 #[derive(Clone, Debug, PartialEq)]

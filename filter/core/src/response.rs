@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 
 use siphasher::sip::SipHasher13;
 
+use crate::json::Scanner;
 use crate::limits::ANSWER_HEAD_BYTES;
-use crate::request::json::Scanner;
 
 /// Names a response: SipHash-1-3 of its id under the key of all zeros, so that every filter and every indexer name it
 /// alike. Ids stay out of messages and logs.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                 Headers ──────────┐ not our path or method, no body,
-//!   a stored       │    │           │ too large, encoded, multipart
+//!   a stored       │    │           │ too large, encoded, multipart, waits
 //!   response       │    │ a body    │
 //!                  │    ▼           │
 //!                  │ Collecting ────┤ outgrew the limit, unreadable,
@@ -227,6 +227,9 @@ impl Session {
         if head.is_multipart {
             return self.pass(Reason::NotJson);
         }
+        if head.awaits_engine {
+            return self.pass(Reason::ExpectContinue);
+        }
         match body::announced(head.content_length, worker.config.max_body_bytes) {
             Collect::TooLarge => self.pass(Reason::BodyTooLarge),
             Collect::Empty => self.pass(Reason::EmptyBody),
@@ -282,7 +285,7 @@ impl Session {
             let fate = Fate::passed(Reason::NoEndpoints, now_us).decided_by(&reply);
             return (State::PassedThrough(fate), vec![asked(Outcome::Passed, Some(Reason::NoEndpoints))]);
         };
-        let fate = Fate::routed(reply, worker, now_us);
+        let fate = Fate::routed(reply, worker, now_us).sent(&route);
         let settled = asked(fate.outcome(), fate.reason());
         (State::Routed(fate), vec![Effect::Route(route), settled])
     }
@@ -303,8 +306,8 @@ impl Session {
             let fate = Fate::passed(reason, self.started_us);
             return (State::PassedThrough(fate), vec![settled(Outcome::Passed)]);
         };
-        let fate = Fate::fallen_back(reason, &first.endpoint, worker, self.started_us);
         let route = fate::route(places.iter());
+        let fate = Fate::fallen_back(reason, &first.endpoint, worker, self.started_us).sent(&route);
         (State::FallenBack(fate), vec![Effect::Route(route), settled(Outcome::Fallback)])
     }
 

@@ -2,8 +2,8 @@
 //!
 //! An answer is never held and never kept: [`Tail`] has its last bytes, however it is cut into chunks.
 
+use crate::json::Scanner;
 use crate::limits::USAGE_TAIL_BYTES;
-use crate::request::json::Scanner;
 
 /// Token counts of an answer, as far as they were there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use crate::circuit::Circuit;
 use crate::config::Config;
+use crate::followed::Followed;
 use crate::report::Reports;
 use crate::ring::Ring;
 
@@ -14,6 +15,8 @@ pub struct Worker {
     pub circuit: Circuit,
     /// Endpoints last told, and the requests in flight on them.
     pub ring: Ring,
+    /// Whether requests go where they are sent.
+    pub followed: Followed,
     /// What waits to be told to the indexer.
     pub reports: Reports,
 }
@@ -21,6 +24,12 @@ pub struct Worker {
 impl Worker {
     /// A worker that has seen nothing yet.
     pub fn new(config: Config) -> Self {
-        Self { config, circuit: Circuit::default(), ring: Ring::default(), reports: Reports::default() }
+        Self {
+            config,
+            circuit: Circuit::default(),
+            ring: Ring::default(),
+            followed: Followed::default(),
+            reports: Reports::default(),
+        }
     }
 }

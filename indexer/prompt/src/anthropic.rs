@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! MessagesRequest ─▶ Converted: system, messages, tools, effort ─┬▶ ChatInput ─▶ (as any chat, see chat.rs)
-//!   members           anthropic/{system,blocks,tools}.rs         └▶ (gpt-oss, see harmony.rs)
+//!   members           anthropic/{system,messages,tools}.rs      └▶ (gpt-oss, see harmony.rs)
 //! ```
 //!
 //! The conversion is the engine's, with what it changed between releases
 //! ([`AnthropicRules`](crate::version::AnthropicRules)). It loses what chats have no place for: cache marks, signatures, the
 //! media type of errors. What it makes passes the engine's model of chat requests, so it is read like one.
 
-mod blocks;
+mod block;
+mod messages;
 mod system;
 mod tools;
 
@@ -81,7 +82,7 @@ pub(crate) fn convert(
     let system = member("system");
     chat.extend(system::read(rules, conversion.merges_inline_system, system, &messages)?);
     for message in messages {
-        blocks::convert(rules, conversion.merges_inline_system, message, &mut chat)?;
+        messages::convert(rules, conversion.merges_inline_system, message, &mut chat)?;
     }
     Ok(Converted { messages: chat, tools, choice, effort, template_kwargs, transfer })
 }

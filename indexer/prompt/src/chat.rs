@@ -30,6 +30,7 @@ use crate::version::RenderingRules;
 
 pub(crate) use conversation::Conversation;
 pub(crate) use media::is_in as has_media;
+pub(crate) use parts::BILLING_HEADER;
 pub(crate) use tools::dump_tool;
 pub(crate) use variables::{Given, collect as collect_variables};
 

@@ -4,7 +4,8 @@
 //! between threads.
 
 mod family;
-pub(crate) mod files;
+mod files;
+mod source;
 mod templates;
 
 use std::path::PathBuf;

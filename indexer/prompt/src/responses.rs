@@ -11,6 +11,7 @@
 
 mod item;
 mod items;
+mod names;
 mod tools;
 
 use serde_json::Value as Json;

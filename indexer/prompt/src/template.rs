@@ -1,6 +1,6 @@
 //! A chat template, compiled once, and the environment that renders it as the engine's Jinja does.
 //!
-//! In: the template's source ([`source`]) and per request a [`Context`]. Out: the prompt text. The engine renders in
+//! In: the template's source and per request a [`Context`]. Out: the prompt text. The engine renders in
 //! Python with Jinja's sandbox; what differs from there is made equal here: JSON and floats in Python's notation
 //! ([`python_json`], [`python_repr`]), values that become texts ([`concatenation`], [`python_text`]), the functions that
 //! model templates use ([`environment`]), the `generation` tag ([`generation_tag`]). [`survey`] reads from the template's
@@ -14,7 +14,6 @@ mod python_json;
 mod python_number;
 mod python_repr;
 mod python_text;
-pub(crate) mod source;
 mod survey;
 mod tree;
 mod value;

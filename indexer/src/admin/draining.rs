@@ -14,6 +14,7 @@ use crate::receipts::unix_ms;
 #[derive(Debug, Deserialize)]
 pub(super) struct Which {
     /// `host:port`, as in `/state`.
+    #[serde(default)]
     endpoint: String,
 }
 
@@ -29,7 +30,7 @@ fn set(admin: &Admin, name: &str, draining: bool) -> Response {
     let source = &admin.state;
     let fleet = source.view.current();
     let Some(endpoint) = fleet.by_name(name) else {
-        let why = format!("no endpoint {name:?} here; /state lists what there is\n");
+        let why = format!("no endpoint {name:?} here; give ?endpoint=HOST:PORT, one of those in /state\n");
         return (StatusCode::NOT_FOUND, why).into_response();
     };
     let (changes, at_unix_ms) = endpoint.meter.order_draining_now(draining, unix_ms());

@@ -21,7 +21,14 @@ async fn pages_answer_and_metrics_have_the_prefix() {
     let state = indexer.state().await;
     assert_eq!(state["endpoints"][0]["endpoint"], "10.0.0.1:8000");
     assert_eq!(state["endpoints"][0]["model"], "tiny");
-    assert_eq!(indexer.get("/nothing").await.0, 404);
+    for (page, status, word) in [
+        ("/", 200, "GET  /metrics"),
+        ("/nothing", 404, "/nothing is no page here; there are\nGET  /metrics"),
+        ("/drain", 405, "/drain does not take GET; there are\nGET  /metrics"),
+    ] {
+        let answer = indexer.get(page).await;
+        assert!(answer.0 == status && answer.1.starts_with(word), "{page}: {answer:?}");
+    }
     indexer.stop().await;
 }
 

@@ -27,6 +27,8 @@ const FIELD_BYTES: usize = 2;
 pub struct Config {
     /// The indexer, as the proxy's gRPC calls want it: an encoded `envoy.config.core.v3.GrpcService`.
     pub upstream: String,
+    /// Name of the proxy's cluster of indexers.
+    pub cluster: String,
     /// How long a request waits for the indexer, in microseconds.
     pub timeout_us: u64,
     /// Largest body that is looked at, in bytes.
@@ -83,6 +85,7 @@ impl Config {
         }
         Self {
             upstream: grpc_service(&raw.cluster, &raw.authority),
+            cluster: raw.cluster.clone(),
             timeout_us: raw.timeout_ms.saturating_mul(1000),
             max_body_bytes: usize::try_from(raw.max_body_bytes).unwrap_or(BODY_BYTES_MAX),
             response_header: raw.response_header,

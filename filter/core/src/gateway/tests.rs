@@ -27,6 +27,7 @@ fn head(target: Result<Target, Reason>) -> RequestHead {
         content_length: None,
         is_encoded: false,
         is_multipart: false,
+        awaits_engine: false,
         ends: false,
         group: 0,
         policy: None,

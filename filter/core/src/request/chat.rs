@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::completions::token_ids;
 use super::fields::{Field, Fields};
 use super::head::Head;
-use super::json::{Raw, Scanner, unescape};
 use super::media::{CHAT, Messages};
 use super::{ChatPrompt, Prompt, Read, flag};
+use crate::json::{Raw, Scanner, unescape};
 use crate::limits::SHORT_TEXT_BYTES_MAX;
 use crate::outcome::Reason;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::fields::{Field, Fields};
 use super::head::Head;
-use super::json::{Fault, Raw, Scanner};
 use super::{Prompt, Read};
+use crate::json::{Fault, Raw, Scanner};
 use crate::limits::{HEAD_BYTES, PROMPTS_MAX, TOKEN_IDS_MAX};
 use crate::outcome::Reason;
 

@@ -3,8 +3,8 @@
 
 use super::fields::{Field, Fields};
 use super::head::Head;
-use super::json::Raw;
 use super::{ChatPrompt, Prompt, Read, chat, completions};
+use crate::json::Raw;
 use crate::outcome::Reason;
 
 pub(super) fn read<'a>(fields: &Fields<'a>) -> Read<'a> {

@@ -1,6 +1,6 @@
 //! The members of a request body that we know, each as it stands in the body.
 
-use super::json::{Fault, Raw, Scanner, unescape};
+use crate::json::{Fault, Raw, Scanner, unescape};
 
 macro_rules! fields {
     ($($variant:ident = $name:literal,)*) => {

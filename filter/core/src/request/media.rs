@@ -9,7 +9,7 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::json::{Fault, Raw, Scanner, unescape};
+use crate::json::{Fault, Raw, Scanner, unescape};
 
 /// Where the messages of a path hold media.
 #[derive(Debug)]

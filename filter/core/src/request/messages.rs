@@ -2,10 +2,10 @@
 
 use super::fields::{Field, Fields};
 use super::head::Head;
-use super::json::{Raw, Scanner};
 use super::media::{MESSAGES, Messages};
 use super::members::{self, Members};
 use super::{Prompt, Read};
+use crate::json::{Raw, Scanner};
 use crate::outcome::Reason;
 
 /// The members that can reach the token ids, as in the contract.

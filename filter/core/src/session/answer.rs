@@ -88,6 +88,7 @@ impl Answer {
     /// It is over: the load is released, and the indexer is told.
     pub(super) fn end(mut self, ending: Ending, worker: &mut Worker, now_us: u64) {
         self.fate.release(worker);
+        self.fate.judge(&self.endpoint, ending.attempts, worker);
         let cause = if ending.by_client() {
             EndCause::ClientReset
         } else if ending.by_upstream() {

@@ -25,6 +25,8 @@ pub(super) struct Fate {
     prompt_tokens: u32,
     /// Empty: no indexer decided.
     policy: String,
+    /// What the proxy was told, comma-separated; empty: nothing.
+    sent_to: String,
     /// The endpoint on which the ring counts this request.
     counted_on: Option<String>,
     /// When the indexer last heard of it; none: not yet.
@@ -41,6 +43,7 @@ impl Fate {
             candidates: vec![],
             prompt_tokens: 0,
             policy: String::new(),
+            sent_to: String::new(),
             counted_on: None,
             told_us: None,
         }
@@ -70,6 +73,11 @@ impl Fate {
         self.decision_id = reply.decision_id;
         self.prompt_tokens = reply.prompt_tokens;
         self.policy.clone_from(&reply.policy);
+        self
+    }
+
+    pub(super) fn sent(mut self, route: &Route) -> Self {
+        self.sent_to.clone_from(&route.destination);
         self
     }
 
@@ -119,6 +127,13 @@ impl Fate {
         if self.is_accounted() && is_endpoint(endpoint) && self.counted_on.as_deref() != Some(endpoint) {
             self.release(worker);
             self.count_on(endpoint, worker);
+        }
+    }
+
+    /// It is over; `attempts` were made to reach an endpoint.
+    pub(super) fn judge(&self, endpoint: &str, attempts: u32, worker: &mut Worker) {
+        if attempts == 1 && !self.sent_to.is_empty() && is_endpoint(endpoint) {
+            worker.followed.saw(&self.sent_to, endpoint);
         }
     }
 

@@ -40,6 +40,7 @@ fn head(target: Result<Target, Reason>) -> RequestHead {
         content_length: None,
         is_encoded: false,
         is_multipart: false,
+        awaits_engine: false,
         ends: false,
         group: 0,
         policy: None,
@@ -194,6 +195,7 @@ fn the_headers_decide_what_is_never_collected() {
     assert_eq!(with(|h| h.content_length = Some(1 << 40)), Some(Reason::BodyTooLarge));
     assert_eq!(with(|h| h.is_encoded = true), Some(Reason::ContentEncoding));
     assert_eq!(with(|h| h.is_multipart = true), Some(Reason::NotJson));
+    assert_eq!(with(|h| h.awaits_engine = true), Some(Reason::ExpectContinue));
 }
 
 #[test]
@@ -416,6 +418,23 @@ fn the_load_follows_the_endpoint_that_really_answers() {
     assert_eq!(worker.ring.in_flight(), 1, "counted where it is, and there only");
     session.step(Input::Log(Ending::default()), &mut worker, START_US);
     assert_eq!(worker.ring.in_flight(), 0);
+}
+
+#[test]
+fn where_it_was_served_is_held_against_where_it_was_sent() {
+    let astray = |state, endpoint: &str, attempts| {
+        let mut worker = worker();
+        let mut session = session_in(state, &mut worker);
+        session.step(answer(endpoint), &mut worker, START_US);
+        session.step(Input::Log(Ending { flags: 0, attempts }), &mut worker, START_US);
+        worker.followed.take_astray()
+    };
+    assert_eq!(astray(StateName::Routed, FIRST, 1), 0);
+    assert_eq!(astray(StateName::Routed, SECOND, 1), 1);
+    assert_eq!(astray(StateName::Routed, SECOND, 2), 0, "a retry goes to the next one");
+    assert_eq!(astray(StateName::Routed, "", 1), 0, "the proxy answered by itself");
+    assert_eq!(astray(StateName::FallenBack, "10.9.9.9:1", 1), 1);
+    assert_eq!(astray(StateName::PassedThrough, SECOND, 1), 0, "it was sent nowhere");
 }
 
 #[test]

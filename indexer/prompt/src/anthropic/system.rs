@@ -2,12 +2,10 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::blocks::Block;
+use super::block::Block;
+use crate::chat::BILLING_HEADER;
 use crate::error::PromptError;
 use crate::version::{AnthropicRules, InlineSystem};
-
-/// The first line of a system text that some clients add; its value changes with every request.
-const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 /// The system message that goes first, if there is one. `messages` are looked at where theirs are merged into it.
 pub(super) fn read(
@@ -49,7 +47,7 @@ pub(super) fn read_inline(
     Ok(text.filter(|text| !text.is_empty()).map(message))
 }
 
-pub(super) fn is_system(message: &Json) -> bool {
+fn is_system(message: &Json) -> bool {
     message.get("role").is_some_and(|role| role == "system")
 }
 

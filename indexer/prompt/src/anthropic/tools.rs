@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::blocks::is_tool_change;
+use super::block::is_tool_change;
 use super::take_text;
 use crate::chat::type_of;
 use crate::error::PromptError;

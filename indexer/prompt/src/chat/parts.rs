@@ -40,7 +40,7 @@ const KNOWN_KEYS: [&str; 18] = [
 ];
 
 /// The first line of a system text that some clients add; its value changes with every request.
-const BILLING_HEADER: &str = "x-anthropic-billing-header";
+pub(crate) const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 /// One part, understood.
 #[derive(Clone, Debug, PartialEq)]

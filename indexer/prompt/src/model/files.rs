@@ -13,7 +13,7 @@ const SPECIAL_TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// The whole file, at most `limit` bytes. `remedy` says what to do where it is missing.
-pub(crate) fn read_bounded(path: &Path, limit: u64, remedy: &'static str) -> Result<Vec<u8>, LoadError> {
+pub(super) fn read_bounded(path: &Path, limit: u64, remedy: &'static str) -> Result<Vec<u8>, LoadError> {
     let failed = |source: std::io::Error| match source.kind() {
         ErrorKind::NotFound => LoadError::Missing { path: path.to_owned(), remedy },
         _ => LoadError::Unreadable { path: path.to_owned(), source },
@@ -30,7 +30,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64, remedy: &'static str) -> Res
 }
 
 /// The JSON object in a file; `None` where there is no such file.
-pub(crate) fn read_object(path: &Path, limit: u64) -> Result<Option<Map<String, Json>>, LoadError> {
+pub(super) fn read_object(path: &Path, limit: u64) -> Result<Option<Map<String, Json>>, LoadError> {
     let bytes = match read_bounded(path, limit, "") {
         Ok(bytes) => bytes,
         Err(LoadError::Missing { .. }) => return Ok(None),
@@ -42,7 +42,7 @@ pub(crate) fn read_object(path: &Path, limit: u64) -> Result<Option<Map<String, 
 }
 
 /// The special tokens that `tokenizer_config.json` names, each a text or an object with `content`.
-pub(crate) fn special_tokens(config: &Map<String, Json>) -> Vec<(&'static str, String)> {
+pub(super) fn special_tokens(config: &Map<String, Json>) -> Vec<(&'static str, String)> {
     let text = |value: &Json| {
         let content = if value.is_object() { value.get("content")? } else { value };
         content.as_str().map(str::to_owned)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::ModelFiles;
+use super::source::{self, Source, Sources};
 use crate::error::{LoadError, PromptError};
-use crate::template::source::{self, Source, Sources};
 use crate::template::{ChatTemplate, takes_later_system};
 use crate::version::RenderingRules;
 

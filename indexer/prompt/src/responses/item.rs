@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::names::{self, CUSTOM_INPUT};
 use crate::chat::type_of;
 use crate::error::PromptError;
 use crate::version::ResponsesRules;
@@ -36,9 +37,6 @@ const MCP_PREFIX: &str = "mcp_";
 /// States of an item.
 const STATES: [&str; 3] = ["in_progress", "completed", "incomplete"];
 
-/// The only key of the arguments that a custom tool's call gets.
-pub(super) const CUSTOM_INPUT: &str = "input";
-
 // === impl Item ===
 
 impl Item {
@@ -63,9 +61,7 @@ fn read_call(rules: &ResponsesRules, item: &Map<String, Json>) -> Result<Item, P
     check_state(item)?;
     let name = text(item, "name")?;
     let name = match optional_text(item, "namespace")? {
-        Some(namespace) if rules.reads_namespaces && !namespace.is_empty() => {
-            super::tools::flat_name(namespace, name)
-        }
+        Some(namespace) if rules.reads_namespaces && !namespace.is_empty() => names::flat(namespace, name),
         _ => name.to_owned(),
     };
     Ok(Item::Call {

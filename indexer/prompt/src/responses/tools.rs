@@ -2,13 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::item::CUSTOM_INPUT;
+use super::names::{self, CUSTOM_INPUT};
 use crate::chat::{self, Settings, type_of};
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
-
-/// Between a namespace and a name in it.
-const NAMESPACE_SEPARATOR: &str = "__";
 
 /// What the model is told of a custom tool's only argument.
 const CUSTOM_INPUT_DESCRIPTION: &str = "The freeform text payload for this tool.";
@@ -93,7 +90,7 @@ fn offers(tool: &Json, wanted: &str) -> bool {
     let inner = tool.get("tools").and_then(Json::as_array).into_iter().flatten();
     let mut inner_names = inner.filter_map(|tool| tool.get("name")?.as_str());
     // What is left of a flat name.
-    let wanted_here = wanted.strip_prefix(name).and_then(|rest| rest.strip_prefix(NAMESPACE_SEPARATOR));
+    let wanted_here = names::inside(name, wanted);
     name == wanted || inner_names.any(|inner| inner == wanted || Some(inner) == wanted_here)
 }
 
@@ -112,7 +109,7 @@ fn read_tool(
     match (kind, namespace) {
         ("function", _) => {
             if let (Some(namespace), Some(Json::String(name))) = (namespace, tool.get_mut("name")) {
-                *name = flat_name(namespace, name);
+                *name = names::flat(namespace, name);
             }
             add_function(settings, tool, functions)
         }
@@ -167,8 +164,4 @@ fn custom_function(tool: &Map<String, Json>) -> Result<Map<String, Json>, Prompt
             }),
         ),
     ]))
-}
-
-pub(super) fn flat_name(namespace: &str, name: &str) -> String {
-    format!("{namespace}{NAMESPACE_SEPARATOR}{name}")
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
+use super::files;
 use crate::error::LoadError;
 use crate::limits::MAX_TEMPLATE_BYTES;
-use crate::model::files;
 
 /// Beside the tokenizer; wins over the configuration's.
 const TEMPLATE_FILE: &str = "chat_template.jinja";
@@ -18,21 +18,21 @@ const WITH_TOOLS: &str = "tool_use";
 
 /// A template's source and the file it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(super) struct Source {
     pub path: PathBuf,
     pub text: String,
 }
 
 /// The templates of a model. At least one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sources {
+pub(super) struct Sources {
     pub plain: Option<Source>,
     /// Used in place of `plain` where the request has tools.
     pub with_tools: Option<Source>,
 }
 
 /// `None`: the model has no chat template. `config` is the content of the file at `config_path`.
-pub(crate) fn find(
+pub(super) fn find(
     dir: &Path,
     explicit: Option<&Path>,
     config_path: &Path,
