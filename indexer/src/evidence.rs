@@ -223,7 +223,8 @@ mod tests {
     #[tokio::test]
     async fn a_moment_that_is_no_file_is_told_what_moments_there_are() {
         let sources = Sources { indexers: vec![], engines: vec![] };
-        let error = reading_at(&"5m".parse().unwrap(), &sources, &mut Duration::ZERO).await.unwrap_err();
+        let mut waited = Duration::ZERO;
+        let error = reading_at(&"5m".parse().unwrap(), &sources, &mut waited).await.unwrap_err();
         assert!(error.to_string().starts_with("5m: expected start, now, +30s"), "{error}");
     }
 }
