@@ -40,14 +40,38 @@ fn links_between_documents_lead_somewhere() {
     for document in documents() {
         let text = std::fs::read_to_string(&document).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            let file = link.split('#').next().unwrap_or_default();
-            let is_elsewhere = file.is_empty() || file.contains("://");
-            if !is_elsewhere && !document.parent().unwrap().join(file).exists() {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = document.parent().unwrap().join(file);
+            let target = if file.is_empty() { &document } else { &target };
+            let leads = target.exists()
+                && (heading.is_empty()
+                    || headings(&std::fs::read_to_string(target).unwrap()).contains(heading));
+            if !leads {
                 broken.push(format!("{}: {link}", document.display()));
             }
         }
     }
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// The names by which the headings of a document are linked to: small letters and digits, a hyphen for each space.
+fn headings(text: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let letters = line.trim_start_matches('#').trim().to_lowercase();
+        let letters = letters.chars().map(|c| if c == ' ' { '-' } else { c });
+        letters.filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    };
+    text.lines().filter(|line| line.starts_with('#')).map(name).collect()
+}
+
+#[test]
+fn headings_are_linked_to_by_their_letters() {
+    let known = headings("# Exact again\n## A, B and C: together?\ntext\n### `vllm`");
+    let names = ["exact-again", "a-b-and-c-together", "vllm"].map(str::to_owned);
+    assert_eq!(known, BTreeSet::from(names));
 }
 
 #[test]
