@@ -131,7 +131,7 @@ impl KeyHasher {
 
 impl PlainBlocks {
     /// The key of the block that holds `tokens`, as many as these blocks have, after `parent`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block(self, parent: BlockKey, tokens: &[u32]) -> BlockKey {
         match self.tokens(parent, tokens) {
             (hasher, [last, ..]) => BlockKey(hasher.finish(&last.to_le_bytes())),
@@ -140,7 +140,7 @@ impl PlainBlocks {
     }
 
     /// With all tokens hashed but an odd one, which is returned.
-    #[inline]
+    #[inline(always)]
     fn tokens(self, parent: BlockKey, tokens: &[u32]) -> (Sip13, &[u32]) {
         let mut hasher = self.begun;
         hasher.word(parent.0);
