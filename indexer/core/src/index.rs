@@ -56,6 +56,7 @@ pub use stats::{Admissions, AsideStats, ClearCause, IndexStats, Origin, Removals
 use cards::Card;
 use place::{ChainId, Slot};
 use shown::{SharedShown, Shown};
+use slices::Desk;
 use speculation::SpeculationCounts;
 use streams::{StreamBlocks, Streams};
 
@@ -107,8 +108,7 @@ pub struct Index {
     /// As last told.
     now: Millis,
     stats: IndexStats,
-    /// Room for the keys of one event.
-    keys: Vec<BlockKey>,
+    desk: Box<Desk>,
 }
 
 // === impl IndexLimits ===
@@ -160,7 +160,7 @@ impl Index {
             arrivals: 0,
             now: Millis(0),
             stats: IndexStats::default(),
-            keys: Vec::new(),
+            desk: Box::default(),
         }
     }
 
@@ -206,8 +206,8 @@ impl Index {
         let mut emptied = false;
         for event in &batch.events {
             match event {
-                Event::Stored(stored) => self.store(stream, stored, origin),
-                Event::Removed(removed) => self.remove(stream, removed),
+                Event::Stored(stored) => self.store(slot, stored, origin),
+                Event::Removed(removed) => self.remove(slot, removed),
                 Event::Cleared => {
                     self.clear(stream, ClearCause::EngineCleared);
                     emptied = true;

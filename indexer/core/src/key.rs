@@ -50,6 +50,12 @@ pub struct KeyHasher {
     empty: Sip13,
 }
 
+/// Computes the keys of blocks of one size that have no extras: what all of them begin with is hashed once.
+#[derive(Clone, Copy)]
+pub(crate) struct PlainBlocks {
+    begun: Sip13,
+}
+
 // === impl KeyHasher ===
 
 impl KeyHasher {
@@ -94,31 +100,55 @@ impl KeyHasher {
         self.block_with(parent, tokens, &[], ahead)
     }
 
+    /// For blocks of so many tokens.
+    pub(crate) fn plain(&self, tokens: usize) -> PlainBlocks {
+        let mut begun = self.empty;
+        begun.word(pair(KIND_BLOCK, length(tokens)));
+        PlainBlocks { begun }
+    }
+
     #[inline]
     fn block_with(&self, parent: BlockKey, tokens: &[u32], extras: &[Extra], ahead: &[u32]) -> BlockKey {
-        let mut hasher = self.empty;
-        hasher.word(pair(KIND_BLOCK, length(tokens.len())));
+        let plain = self.plain(tokens.len());
+        if extras.is_empty() && ahead.is_empty() {
+            return plain.block(parent, tokens);
+        }
+        let (mut hasher, odd) = plain.tokens(parent, tokens);
+        // What is left of the tokens is not a whole word, so the extras follow in the middle of one.
+        let mut bytes: Vec<u8> = odd.iter().flat_map(|token| token.to_le_bytes()).collect();
+        for extra in extras {
+            push_extra(&mut bytes, extra);
+        }
+        if !ahead.is_empty() {
+            push_ahead(&mut bytes, ahead);
+        }
+        let rest = hasher.bytes(&bytes);
+        BlockKey(hasher.finish(rest))
+    }
+}
+
+// === impl PlainBlocks ===
+
+impl PlainBlocks {
+    /// The key of the block that holds `tokens`, as many as these blocks have, after `parent`.
+    #[inline(always)]
+    pub(crate) fn block(self, parent: BlockKey, tokens: &[u32]) -> BlockKey {
+        match self.tokens(parent, tokens) {
+            (hasher, [last, ..]) => BlockKey(hasher.finish(&last.to_le_bytes())),
+            (hasher, []) => BlockKey(hasher.finish(&[])),
+        }
+    }
+
+    /// With all tokens hashed but an odd one, which is returned.
+    #[inline(always)]
+    fn tokens(self, parent: BlockKey, tokens: &[u32]) -> (Sip13, &[u32]) {
+        let mut hasher = self.begun;
         hasher.word(parent.0);
         let (pairs, odd) = tokens.as_chunks::<2>();
         for [first, second] in pairs {
             hasher.word(pair(*first, *second));
         }
-        // What is left of the tokens is not a whole word, so the extras follow in the middle of one.
-        match (odd, extras, ahead) {
-            ([], [], []) => BlockKey(hasher.finish(&[])),
-            ([last, ..], [], []) => BlockKey(hasher.finish(&last.to_le_bytes())),
-            (odd, extras, ahead) => {
-                let mut bytes: Vec<u8> = odd.iter().flat_map(|token| token.to_le_bytes()).collect();
-                for extra in extras {
-                    push_extra(&mut bytes, extra);
-                }
-                if !ahead.is_empty() {
-                    push_ahead(&mut bytes, ahead);
-                }
-                let rest = hasher.bytes(&bytes);
-                BlockKey(hasher.finish(rest))
-            }
-        }
+        (hasher, odd)
     }
 }
 

@@ -150,10 +150,16 @@ impl KeyPlan {
         let ahead = index(layout.ahead());
         let whole = tokens.len().saturating_sub(ahead);
         let blocks = tokens.get(..whole).unwrap_or_default().chunks_exact(layout.width());
+        let plain = (ahead == 0).then(|| self.hasher.plain(layout.width()));
         blocks.enumerate().scan(root, move |parent, (at, block)| {
-            let end = (at + 1) * layout.width();
-            let behind = tokens.get(end..end + ahead).unwrap_or_default();
-            *parent = self.hasher.block_ahead(*parent, block, behind);
+            *parent = match plain {
+                Some(plain) => plain.block(*parent, block),
+                None => {
+                    let end = (at + 1) * layout.width();
+                    let behind = tokens.get(end..end + ahead).unwrap_or_default();
+                    self.hasher.block_ahead(*parent, block, behind)
+                }
+            };
             Some(*parent)
         })
     }

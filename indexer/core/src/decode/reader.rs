@@ -1,7 +1,5 @@
 //! A MessagePack reader over a slice: no allocation, no recursion. Each call moves on by one value or its head.
 
-use std::hint::select_unpredictable;
-
 /// Why a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadError {
@@ -34,12 +32,12 @@ pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// How an id is written.
+/// How an id is written: by a marker below 0x80 that is the id, or by one that tells how many bytes of it come behind.
 #[derive(Clone, Copy, Debug)]
 struct Form {
-    /// In bytes, with the marker.
-    length: usize,
-    is_known: bool,
+    marker: u8,
+    /// Behind the marker: 0, 1, 2 or 4; means nothing where the form is not known.
+    bytes: u32,
 }
 
 impl<'a> Reader<'a> {
@@ -202,41 +200,47 @@ impl<'a> Reader<'a> {
     /// id.
     pub(super) fn tokens(&mut self, count: usize) -> Result<Vec<u32>, ReadError> {
         let mut tokens = vec![0; count];
+        // Not in its place in memory: read back from there for each id, it would be waited for.
+        let mut reader = *self;
         let (pairs, odd) = tokens.as_chunks_mut();
         for pair in pairs {
-            *pair = match self.short_ids() {
-                Some(ids) => ids,
-                None => [self.token()?, self.token()?],
+            (*pair, reader) = match reader.short_ids() {
+                Some(read) => read,
+                None => reader.any_ids()?,
             };
         }
         for token in odd {
-            *token = self.token()?;
+            *token = reader.token()?;
         }
+        *self = reader;
         Ok(tokens)
     }
 
-    /// Two ids in the forms of nearly all: up to 127, in two bytes, in four. Which of the forms they have is not branched
-    /// on: common and rare ids come mixed, and every other guess would be wrong. `None`: another form, or the end is near;
-    /// then nothing is read.
-    #[inline]
-    fn short_ids(&mut self) -> Option<[u32; 2]> {
-        let [one, near, _, middle, _, far, ..] = self.rest.first_chunk::<10>()?;
-        let one = Form::of(*one);
-        // The second one's marker is one of three, which are all read before it is known which.
-        let other = select_unpredictable(
-            one.length == Form::LONG,
-            *far,
-            select_unpredictable(one.length == Form::TINY, *near, *middle),
-        );
+    /// Two ids in the forms of nearly all, and what follows them. Which of the forms they have is not branched on: they come
+    /// mixed, and every other guess would be wrong. `None`: another form, or the end is near.
+    #[inline(always)]
+    fn short_ids(self) -> Option<([u32; 2], Self)> {
+        let window = self.rest.first_chunk::<10>()?;
+        // The second marker is taken from what was read with the first: read by itself, it would come later.
+        let first = u64::from_le_bytes(*window.first_chunk()?);
+        let [one, ..] = first.to_le_bytes();
+        let one = Form::of(one);
+        let [other, ..] = (first >> u8::BITS >> one.bits()).to_le_bytes();
         let other = Form::of(other);
-        let first = self.rest.first_chunk()?;
-        let second = self.rest.get(one.length..)?.first_chunk()?;
-        if !(one.is_known && other.is_known) {
+        if !(one.is_known() & other.is_known()) {
             return None;
         }
-        let ids = [one.read(first), other.read(second)];
-        self.rest = self.rest.get(one.length + other.length..)?;
-        Some(ids)
+        let behind = wide(1 + one.bytes);
+        let ids = [one.id(window.get(1..)?)?, other.id(window.get(behind + 1..)?)?];
+        let rest = self.rest.get(behind + 1 + wide(other.bytes)..)?;
+        Some((ids, Self { rest }))
+    }
+
+    /// Two ids in any form, and what follows them.
+    #[cold]
+    #[inline(never)]
+    fn any_ids(mut self) -> Result<([u32; 2], Self), ReadError> {
+        Ok(([self.token()?, self.token()?], self))
     }
 
     fn token(&mut self) -> Result<u32, ReadError> {
@@ -258,27 +262,30 @@ impl<'a> Reader<'a> {
 // === impl Form ===
 
 impl Form {
-    /// The marker is the id.
-    const TINY: usize = 1;
-    /// Behind the marker, in two bytes.
-    const SHORT: usize = 3;
-    /// Behind the marker, in four.
-    const LONG: usize = 5;
-
-    #[inline]
+    /// The lowest bits of 0xcc, 0xcd and 0xce are the powers of two that they stand for.
+    #[inline(always)]
     fn of(marker: u8) -> Self {
-        let (is_tiny, is_long) = (marker < 0x80, marker == 0xce);
-        let length = Self::SHORT + 2 * usize::from(is_long) - 2 * usize::from(is_tiny);
-        Self { length, is_known: is_tiny || is_long || marker == 0xcd }
+        Self { marker, bytes: u32::from(marker >> 7) << (marker & 0b11) }
     }
 
-    /// The id of this form at the beginning of `bytes`.
-    #[inline]
-    fn read(self, bytes: &[u8; Self::LONG]) -> u32 {
-        let [marker, id @ ..] = bytes;
-        let long = u32::from_be_bytes(*id);
-        let short = select_unpredictable(self.length == Self::SHORT, long >> 16, long);
-        select_unpredictable(self.length == Self::TINY, u32::from(*marker), short)
+    #[inline(always)]
+    fn is_known(self) -> bool {
+        (self.marker < 0x80) | (0xcc..=0xce).contains(&self.marker)
+    }
+
+    /// Behind the marker; less than 64 where the form is known.
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        u8::BITS * self.bytes % u64::BITS
+    }
+
+    /// The id of a known form, from what comes behind its marker.
+    #[inline(always)]
+    fn id(self, behind: &[u8]) -> Option<u32> {
+        let bytes = u64::from(u32::from_be_bytes(*behind.first_chunk()?)) >> (u32::BITS - self.bits());
+        let itself = self.marker & (self.marker >> 7).wrapping_sub(1);
+        #[expect(clippy::cast_possible_truncation, reason = "made of 32 bits")]
+        Some(bytes as u32 | u32::from(itself))
     }
 }
 

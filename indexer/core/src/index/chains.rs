@@ -112,6 +112,12 @@ impl Chains {
         self.chains.get(index(id.0))
     }
 
+    /// Whether a chain begins with this key.
+    #[inline]
+    pub(super) fn begins(&self, key: BlockKey) -> bool {
+        self.heads.contains_key(&key)
+    }
+
     /// The chain that begins with this key.
     pub(super) fn beginning(&self, key: BlockKey) -> Option<&Chain> {
         self.heads.get(&key).and_then(|id| self.get(*id))

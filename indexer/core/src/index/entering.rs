@@ -5,7 +5,7 @@ use crate::key::{BlockKey, KeyHasher};
 use crate::stream::Millis;
 
 use super::chains::Chains;
-use super::keys::{keys_of, root_of};
+use super::keys::{EventKeys, root_of};
 use super::place::{PerGroup, Place, Slot};
 use super::references::{References, Referred, Refused};
 use super::slower::Ageing;
@@ -79,8 +79,7 @@ impl Entering<'_> {
         };
         // All keys first: where nothing is hashed between them, the next blocks' entries are on their way from memory
         // while one is made.
-        let mut keys = Vec::new();
-        keys_of(self.hasher, root, stored, width, &mut keys);
+        let keys: Vec<_> = EventKeys::new(self.hasher, root, stored, width).collect();
         let blocks = keys.len();
         for (position, (hash, key)) in hashes.zip(keys).enumerate() {
             let spot = Spot { after, key, more: blocks - position - 1 };

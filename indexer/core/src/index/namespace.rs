@@ -25,11 +25,15 @@ fn salt_in_extras(stored: &Stored) -> Option<&str> {
     })
 }
 
-/// What the block at `position` of the event depends on besides namespace, parent and tokens.
+/// Whether any block of the event may depend on more than namespace, parent and tokens.
 #[inline]
+pub(super) fn has_extras(stored: &Stored) -> bool {
+    !stored.extra_keys.is_empty() || !stored.lookahead.is_empty()
+}
+
+/// What the block at `position` of the event depends on besides namespace, parent and tokens.
 pub(super) fn extras_of(stored: &Stored, position: usize) -> Vec<Extra> {
-    // The case of nearly all events.
-    if stored.extra_keys.is_empty() && stored.lookahead.is_empty() {
+    if !has_extras(stored) {
         return Vec::new();
     }
     let extras = stored.extra_keys.get(position).map(Vec::as_slice).unwrap_or_default();

@@ -12,7 +12,8 @@ use super::place::{ChainId, GROUPS_MAX, PerGroup, Place, SHRINK_BELOW};
 
 mod rows;
 
-use rows::Rows;
+pub(super) use rows::Glance;
+use rows::{At, Rows};
 
 #[derive(Debug, Default)]
 pub(super) struct References {
@@ -104,7 +105,22 @@ impl References {
     /// The same of hashes that are known, with what they stand for.
     pub(super) fn fetch_known(&self, hashes: &[EngineHash]) {
         self.fetch(hashes);
-        black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.hashes.touch_row(*hash)));
+        let touch = |hash: &EngineHash| self.hashes.touch_row(&self.hashes.glance(*hash));
+        black_box(hashes.iter().fold(0, |sum, hash| sum ^ touch(hash)));
+    }
+
+    /// The same, and what showed of them, to be [taken](Self::take) soon.
+    pub(super) fn look_for(&self, hashes: &[EngineHash], glances: &mut Vec<Glance>) {
+        self.fetch(hashes);
+        glances.clear();
+        glances.extend(hashes.iter().map(|hash| self.hashes.glance(*hash)));
+        black_box(glances.iter().fold(0, |sum, glance| sum ^ self.hashes.touch_row(glance)));
+    }
+
+    /// What shows where the hash would be, to be counted there [soon](Self::refer_glanced).
+    #[inline]
+    pub(super) fn glance(&self, hash: EngineHash) -> Glance {
+        self.hashes.glance(hash)
     }
 
     /// Every engine hash with its copies in all groups, in no order.
@@ -158,14 +174,7 @@ impl References {
         make: impl FnOnce() -> Place,
     ) -> Referred {
         match self.hashes.find(hash) {
-            Ok(at) => {
-                let Some(referent) = self.hashes.at_mut(at) else { return Referred::Full };
-                let place = referent.place();
-                if Some(place) != known {
-                    return Referred::Conflict;
-                }
-                if referent.count() { Referred::Counted(place) } else { Referred::TooMany(place) }
-            }
+            Ok(at) => self.refer_again(at, known),
             Err(_) if !has_room => Referred::Full,
             Err(at) => {
                 let place = known.unwrap_or_else(make);
@@ -175,11 +184,35 @@ impl References {
         }
     }
 
+    /// Counts a copy under a hash for which there is room, and of a block that has its place. `glance`: of the hash, since
+    /// when no other was taken out.
+    #[inline(always)]
+    pub(super) fn refer_glanced(&mut self, hash: EngineHash, glance: &Glance, place: Place) -> Referred {
+        match self.hashes.find_glanced(hash, glance) {
+            Ok(at) => self.refer_again(at, Some(place)),
+            Err(at) => {
+                self.hashes.insert(at, hash, Referent::new(place));
+                Referred::Counted(place)
+            }
+        }
+    }
+
+    /// Counts a copy more under a hash that was found.
+    #[inline]
+    fn refer_again(&mut self, at: At, known: Option<Place>) -> Referred {
+        let Some(referent) = self.hashes.at_mut(at) else { return Referred::Full };
+        let place = referent.place();
+        if Some(place) != known {
+            return Referred::Conflict;
+        }
+        if referent.count() { Referred::Counted(place) } else { Referred::TooMany(place) }
+    }
+
     /// Takes one copy off the hash, and the hash with its last one, and a spare one off its block. Returns the block's place,
     /// and whether there was a spare one; `None`: the hash is not known.
     #[inline]
-    pub(super) fn take(&mut self, hash: EngineHash, group: usize) -> Option<(Place, bool)> {
-        let at = self.hashes.find(hash).ok()?;
+    pub(super) fn take(&mut self, hash: EngineHash, glance: &Glance, group: usize) -> Option<(Place, bool)> {
+        let at = self.hashes.find_held(hash, glance)?;
         let referent = self.hashes.at_mut(at)?;
         let place = referent.place();
         if referent.uncount() {

@@ -1,7 +1,7 @@
 //! Applying `BlockRemoved`, and taking off what no event will.
 
 use crate::event::{EngineHash, Removed};
-use crate::stream::{Millis, StreamId};
+use crate::stream::Millis;
 
 use super::chains::{Chains, Holder};
 use super::place::Slot;
@@ -22,8 +22,7 @@ enum Released {
 }
 
 impl Index {
-    pub(super) fn remove(&mut self, id: StreamId, removed: &Removed) {
-        let Some(slot) = self.streams.slot(id) else { return };
+    pub(super) fn remove(&mut self, slot: Slot, removed: &Removed) {
         let Some(stream) = self.streams.get(slot) else { return };
         if removed.medium.slower().is_none()
             && let Some(group) = stream.groups.find(removed.group)

@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 
 use crate::event::Stored;
 use crate::prompt_keys::Layout;
-use crate::stream::StreamId;
 
 use super::entering::{Entering, Entry, Layer};
 use super::groups::Role;
@@ -14,8 +13,7 @@ use super::stats::Origin;
 use super::{Index, count, namespace, slower};
 
 impl Index {
-    pub(super) fn store(&mut self, id: StreamId, stored: &Stored, origin: Origin) {
-        let Some(slot) = self.streams.slot(id) else { return };
+    pub(super) fn store(&mut self, slot: Slot, stored: &Stored, origin: Origin) {
         match stored.medium.slower() {
             None => self.store_main(slot, stored, origin),
             Some(medium) => self.store_slower(slot, stored, medium, origin),

@@ -7,6 +7,9 @@ use super::super::groups::GroupMask;
 use super::super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, Slot};
 use super::{Chain, Chains, index};
 
+/// Least room for keys that is added to a chain which an event did not tell of whole: more will come, perhaps one by one.
+const MORE_MIN: usize = 4;
+
 /// Whose blocks they are.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Holder {
@@ -21,9 +24,9 @@ pub(in super::super) struct Entered {
     pub(in super::super) had: GroupMask,
 }
 
-/// Which keys of an event are known, as seen before they are entered. What others do meanwhile shows in the number of
-/// chains begun.
-#[derive(Clone, Copy, Debug)]
+/// Which of some keys of an event are known, as seen before they are entered. What others do meanwhile shows in the number
+/// of chains begun.
+#[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Sight {
     begun: u64,
     /// No chain began with this key of the event or with a later one.
@@ -50,17 +53,19 @@ struct Stretch {
 }
 
 impl Chains {
-    /// Looks at the keys of an event, whose first comes after the block at `after`, and brings what is known of them into the
-    /// cache: who holds the lock for writing later waits for none of it.
-    pub(in super::super) fn look(&self, after: Option<Place>, keys: &[BlockKey]) -> Sight {
+    /// Looks at keys of an event, whose first comes after the block at `after`, and brings what is known of them into the
+    /// cache: who holds the lock for writing later waits for none of it. `beginnings`: of how many of the first keys a
+    /// chain [begins](Self::begins) with the last one, and with none behind it.
+    pub(in super::super) fn look(&self, after: Option<Place>, keys: Keys<'_>, beginnings: usize) -> Sight {
         let going_on = after.and_then(|after| self.get(after.chain)?.keys.get(index(after.at) + 1..));
-        let mut known = going_on.map_or(0, |behind| alike(behind, keys));
-        let rest = |known: usize| keys.get(known..).unwrap_or_default();
-        while let Some(chain) = rest(known).first().and_then(|key| self.beginning(*key)) {
+        let mut known = going_on.map_or(0, |behind| alike(behind, keys.keys));
+        let rest = |known: usize| keys.keys.get(known..).unwrap_or_default();
+        while known < beginnings
+            && let Some(chain) = rest(known).first().and_then(|key| self.beginning(*key))
+        {
             known += chain.common(rest(known));
         }
-        let last = rest(known).iter().rposition(|key| self.heads.contains_key(key));
-        Sight { begun: self.begun, new_from: known + last.map_or(0, |last| last + 1) }
+        Sight { begun: self.begun, new_from: keys.before + beginnings }
     }
 
     /// Gives blocks of which none is another's their places where they have none yet, and notes that `holder` has them.
@@ -191,7 +196,8 @@ impl Chain {
         let Some(last) = keys.last() else { return };
         let (spare, wanted) = (self.keys.capacity() - self.keys.len(), keys.len() + more);
         if spare < wanted {
-            self.keys.reserve_exact(wanted.max(self.keys.len() / 8));
+            let least = if self.keys.is_empty() { 0 } else { MORE_MIN.max(self.keys.len() / 8) };
+            self.keys.reserve_exact(wanted.max(least));
         }
         self.keys.extend_from_slice(keys);
         self.last = *last;

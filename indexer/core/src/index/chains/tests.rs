@@ -68,6 +68,12 @@ fn no_chain_is_given_out_twice_at_a_time() {
 
 const HOLDER: Holder = Holder { slot: Slot(0), group: 0 };
 
+/// What is seen of these keys.
+fn look(chains: &Chains, after: Option<Place>, keys: &[BlockKey]) -> Sight {
+    let beginnings = keys.iter().rposition(|key| chains.begins(*key)).map_or(0, |last| last + 1);
+    chains.look(after, Keys { keys, before: 0, behind: 0 }, beginnings)
+}
+
 /// Enters these keys after the block at `after`, with what was seen before.
 fn enter(chains: &mut Chains, after: Option<Place>, keys: &[BlockKey], sight: Sight) -> Vec<Place> {
     let mut entered = [Entered::default(); 64];
@@ -82,7 +88,7 @@ fn a_chain_that_another_begins_between_look_and_entry_is_gone_on_in() {
     for begun in 0..8 {
         let keys: Vec<_> = (0..8).map(key).collect();
         let mut chains = Chains::new(1 << 20);
-        let sight = chains.look(None, &keys);
+        let sight = look(&chains, None, &keys);
         let other = chains.place(None, key(begun), 0);
         let places = enter(&mut chains, None, &keys, sight);
         assert_eq!((places.len(), chains.blocks()), (8, 8), "no key has two places");
@@ -96,17 +102,17 @@ fn a_chain_that_another_begins_between_look_and_entry_is_gone_on_in() {
 fn a_run_goes_from_chain_to_chain_and_ends_where_the_room_does() {
     let keys: Vec<_> = (0..20).map(key).collect();
     let mut chains = Chains::new(20);
-    let sight = chains.look(None, &keys[..6]);
+    let sight = look(&chains, None, &keys[..6]);
     let first = enter(&mut chains, None, &keys[..6], sight);
     // Others part after four blocks, and one of theirs begins a chain.
     let others: Vec<_> = keys[..4].iter().copied().chain((100..103).map(key)).collect();
-    let sight = chains.look(None, &others);
+    let sight = look(&chains, None, &others);
     let second = enter(&mut chains, None, &others, sight);
     assert_eq!(first[..4], second[..4]);
     assert_eq!(chains.blocks(), 9);
-    let again = chains.look(None, &others);
+    let again = look(&chains, None, &others);
     assert_eq!(enter(&mut chains, None, &others, again), second);
-    let sight = chains.look(first.last().copied(), &keys[6..]);
+    let sight = look(&chains, first.last().copied(), &keys[6..]);
     let rest = enter(&mut chains, first.last().copied(), &keys[6..], sight);
     assert_eq!((rest.len(), chains.blocks()), (11, 20));
     assert!(rest.iter().all(|place| place.chain == first[0].chain));
@@ -118,7 +124,7 @@ fn what_is_released_as_a_stretch_is_what_is_released_block_by_block() {
     for (from, to) in [(0, 10), (4, 10), (9, 10), (3, 7), (10, 10)] {
         let filled = || {
             let mut chains = Chains::new(1 << 20);
-            let sight = chains.look(None, &keys);
+            let sight = look(&chains, None, &keys);
             let places = enter(&mut chains, None, &keys, sight);
             (chains, places)
         };

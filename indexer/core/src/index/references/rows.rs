@@ -16,6 +16,10 @@ use crate::event::EngineHash;
 use super::super::place::SHRINK_BELOW;
 use super::Referent;
 
+mod glance;
+
+pub(in super::super) use glance::Glance;
+
 #[derive(Debug)]
 pub(super) struct Rows {
     /// Empty until something is held.
@@ -122,14 +126,6 @@ impl Rows {
         self.chunks.get(self.home(hash).home).map_or(0, Chunk::passed)
     }
 
-    /// The same with the row that the hash most likely has there.
-    #[inline]
-    pub(super) fn touch_row(&self, hash: EngineHash) -> u64 {
-        let home = self.home(hash);
-        let Some(chunk) = self.chunks.get(home.home) else { return 0 };
-        chunk.rows.get(chunk.likely(home.tag)).map_or(0, |row| row.hash.0)
-    }
-
     /// Where the hash is, or where it would be put. Always inlined, so that what it returns does not go through memory.
     #[inline(always)]
     pub(super) fn find(&self, hash: EngineHash) -> Result<At, At> {
@@ -227,21 +223,36 @@ impl Rows {
     fn resize(&mut self, homes: usize) {
         let chunks = std::mem::take(&mut self.chunks);
         self.homes = homes;
-        loop {
-            self.chunks = vec![Chunk::default(); self.homes + BEYOND];
-            if self.fill(chunks.iter().flat_map(Chunk::taken).copied()) {
-                return;
-            }
+        while !self.fill(chunks.iter().flat_map(Chunk::taken)) {
             self.homes += self.homes.div_ceil(2);
         }
     }
 
-    fn fill(&mut self, mut rows: impl Iterator<Item = Row>) -> bool {
-        rows.all(|row| {
-            let at = self.find(row.hash).unwrap_or_else(|at| at);
-            self.put(at, row);
-            at.chunk < self.chunks.len()
-        })
+    /// Puts rows into a table that has none, of which no two have the same hash. They come in the order of their homes, or
+    /// nearly: so chunks are made as they are reached, when they are written to anyway.
+    fn fill<'r>(&mut self, mut rows: impl Iterator<Item = &'r Row>) -> bool {
+        let all = self.homes + BEYOND;
+        self.chunks = Vec::with_capacity(all);
+        let fit = rows.all(|row| {
+            let mut at = self.home(row.hash);
+            loop {
+                while self.chunks.len() <= at.chunk {
+                    if at.chunk >= all {
+                        return false;
+                    }
+                    self.chunks.push(Chunk::default());
+                }
+                match self.chunks.get(at.chunk).and_then(Chunk::vacant) {
+                    Some(vacant) => {
+                        self.put(At { row: vacant, ..at }, *row);
+                        return true;
+                    }
+                    None => at.chunk += 1,
+                }
+            }
+        });
+        self.chunks.resize(all, Chunk::default());
+        fit
     }
 }
 
@@ -276,12 +287,6 @@ impl Chunk {
         let unlike = self.word() ^ spread(tag);
         // Bytes that are zero; a borrow may add some above such a one.
         unlike.wrapping_sub(EACH) & !unlike & TAKEN & TAGS
-    }
-
-    /// The first row with this tag; any other number where there is none.
-    #[inline]
-    fn likely(&self, tag: usize) -> usize {
-        usize::try_from(self.alike(tag).trailing_zeros() / u8::BITS).unwrap_or_default()
     }
 
     /// Rows with this tag, and perhaps others.

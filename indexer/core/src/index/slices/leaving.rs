@@ -6,10 +6,22 @@ use super::super::Index;
 use super::super::chains::{Chains, Holder};
 use super::super::groups::GroupMask;
 use super::super::place::Place;
+use super::super::references::Glance;
 
 /// Most copies that are taken off the chains under one hold of the lock: about half a microsecond where each is taken by
 /// itself.
 const SLICE: usize = 16;
+
+/// Hashes that are looked for at once, before the first of them is taken out: what is fetched of them stays in the first
+/// cache.
+const LOOK: usize = 128;
+
+/// Room for what is known of the hashes of an event.
+#[derive(Debug, Default)]
+pub(super) struct Tray {
+    glances: Vec<Glance>,
+    leaving: Vec<Leaving>,
+}
 
 /// A copy that was taken off its hash, and must be taken off its block.
 #[derive(Clone, Copy, Debug)]
@@ -28,32 +40,34 @@ impl Index {
             return false;
         };
         let references = stream.references();
-        let mut leaving: Vec<Leaving> = Vec::with_capacity(SLICE.min(hashes.len()));
-        stream.pool.fetch_known(hashes);
-        for hashes in hashes.chunks(SLICE) {
-            leaving.clear();
-            for hash in hashes {
-                let Some((place, is_spare)) = stream.pool.take(*hash, holder.group) else {
-                    self.stats.unknown_removals += 1;
-                    continue;
-                };
-                if !is_spare {
-                    leaving.push(Leaving { hash: *hash, place, left: None });
-                }
-            }
-            release_all(&mut self.shown.write().chains, holder, &mut leaving);
-            for copy in &leaving {
-                match copy.left {
-                    None => {
-                        stream.pool.recount(copy.hash, copy.place);
+        let Tray { glances, leaving } = &mut self.desk.tray;
+        for hashes in hashes.chunks(LOOK) {
+            stream.pool.look_for(hashes, glances);
+            for (hashes, glances) in hashes.chunks(SLICE).zip(glances.chunks(SLICE)) {
+                leaving.clear();
+                for (hash, glance) in hashes.iter().zip(glances) {
+                    let Some((place, is_spare)) = stream.pool.take(*hash, glance, holder.group) else {
                         self.stats.unknown_removals += 1;
+                        continue;
+                    };
+                    if !is_spare {
+                        leaving.push(Leaving { hash: *hash, place, left: None });
                     }
-                    Some(left) if left.is_empty() => {
-                        stream.evicted += 1;
-                        stream.pool.blocks = stream.pool.blocks.saturating_sub(1);
-                        self.stats.removals.engine_removed += 1;
+                }
+                release_all(&mut self.shown.write().chains, holder, leaving);
+                for copy in &*leaving {
+                    match copy.left {
+                        None => {
+                            stream.pool.recount(copy.hash, copy.place);
+                            self.stats.unknown_removals += 1;
+                        }
+                        Some(left) if left.is_empty() => {
+                            stream.evicted += 1;
+                            stream.pool.blocks = stream.pool.blocks.saturating_sub(1);
+                            self.stats.removals.engine_removed += 1;
+                        }
+                        Some(_) => {}
                     }
-                    Some(_) => {}
                 }
             }
         }

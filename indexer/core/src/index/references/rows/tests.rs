@@ -69,6 +69,64 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Some hashes are looked at, then put in or taken out one after the other, each by what it showed before.
+    #[test]
+    fn a_glance_serves_as_a_search_made_later(
+        groups in proptest::collection::vec(
+            (proptest::collection::vec(prop_oneof![0..40_u64, any::<u64>()], 0..60), any::<bool>()),
+            0..20,
+        ),
+    ) {
+        let (mut rows, mut model) = (Rows::default(), HashMap::new());
+        for (number, (hashes, puts)) in (0..).zip(groups) {
+            let glances: Vec<_> = hashes.iter().map(|hash| rows.glance(EngineHash(*hash))).collect();
+            for (hash, glance) in hashes.into_iter().map(EngineHash).zip(glances) {
+                if puts {
+                    let found = rows.find_glanced(hash, &glance);
+                    prop_assert_eq!(found, rows.find(hash));
+                    if let Err(at) = found {
+                        rows.insert(at, hash, referent(number));
+                    }
+                    model.entry(hash).or_insert(referent(number));
+                } else {
+                    let found = rows.find_held(hash, &glance);
+                    prop_assert_eq!(found, rows.find(hash).ok());
+                    prop_assert_eq!(found.is_some(), model.remove(&hash).is_some());
+                    if let Some(at) = found {
+                        rows.remove(at);
+                    }
+                }
+            }
+        }
+        check(&rows, &model);
+    }
+}
+
+#[test]
+fn a_glance_at_a_full_home_finds_what_lies_behind_it() {
+    let mut rows = Rows::with_capacity(1_000);
+    let (homes, seeds) = (rows.homes, rows.seeds);
+    let table = Rows { homes, seeds, ..Rows::default() };
+    let of_one_home = (0..).map(EngineHash).filter(|hash| table.home(*hash).home == 3);
+    let hashes: Vec<EngineHash> = of_one_home.take(2 * WIDTH).collect();
+    let glances: Vec<_> = hashes.iter().map(|hash| rows.glance(*hash)).collect();
+    for (hash, glance) in hashes.iter().zip(&glances) {
+        let at = rows.find_glanced(*hash, glance).expect_err("new");
+        rows.insert(at, *hash, referent(1));
+    }
+    for (hash, glance) in hashes.iter().zip(&glances) {
+        assert!(rows.find_glanced(*hash, glance).is_ok(), "put since the glance");
+    }
+    let glances: Vec<_> = hashes.iter().map(|hash| rows.glance(*hash)).collect();
+    for (hash, glance) in hashes.iter().zip(&glances) {
+        let at = rows.find_held(*hash, glance).expect("held");
+        rows.remove(at);
+        assert_eq!(rows.find_held(*hash, glance), None, "taken since the glance");
+    }
+    check(&rows, &HashMap::new());
+}
+
 #[test]
 fn churn_takes_no_memory_and_what_is_left_free_is_bounded() {
     let mut rows = Rows::default();
