@@ -56,6 +56,11 @@ pub struct SourceWatch {
 struct State {
     served: HashMap<StreamId, Served>,
     owed: HashMap<StreamId, Owed>,
+    /// How often another connection, or another process, was seen, and when the last one was.
+    began: HashMap<StreamId, (u64, Millis)>,
+    /// Contradicted at the last look. Only at the next one is it believed: where this process stood still, what the engine told
+    /// meanwhile may not have been read yet.
+    suspected: BTreeSet<StreamId>,
     /// Those that were contradicted, and when; until something comes of them.
     contradicted: HashMap<StreamId, Millis>,
     /// Endpoints whose engines have not said where they publish, and since when.
@@ -181,14 +186,29 @@ impl State {
         self.served.retain(|place, _| known.contains(place));
         self.owed.retain(|place, _| known.contains(place));
         self.contradicted.retain(|place, _| known.contains(place));
+        self.began.retain(|place, _| known.contains(place));
+        self.suspected.retain(|place| known.contains(place));
         let mut distrust = Vec::new();
         for stream in streams {
             if let Some(at) = stream.last_batch_at {
                 self.owed.entry(stream.id).and_modify(|owed| owed.heard(at));
                 self.contradicted.retain(|place, since| *place != stream.id || *since >= at);
             }
+            // What a process computed while nobody listened may have ended with it.
+            let count = stream.sequence.reconnects + stream.sequence.restarts;
+            let began = self.began.entry(stream.id).or_insert((count, Millis(0)));
+            if began.0 != count {
+                *began = (count, now);
+            }
+            let since = began.1;
+            self.owed.entry(stream.id).and_modify(|owed| owed.heard(since));
+
             let is_whole = matches!(stream.trust, Trust::Live | Trust::Degraded(_));
-            if is_whole && self.owed.get(&stream.id).is_some_and(|owed| owed.is_contradicted(now)) {
+            let is_owed = self.owed.get(&stream.id).is_some_and(|owed| owed.is_contradicted(now));
+            if !is_whole || !is_owed {
+                self.suspected.remove(&stream.id);
+            } else if !self.suspected.insert(stream.id) {
+                self.suspected.remove(&stream.id);
                 self.owed.remove(&stream.id);
                 // Without a batch ever, nothing is held.
                 if stream.last_batch_at.is_some() {

@@ -27,6 +27,8 @@ mod docs;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod large_questions;
+#[cfg(test)]
 mod malformed;
 #[cfg(test)]
 mod many_indexers;

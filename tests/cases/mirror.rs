@@ -1,11 +1,15 @@
 //! What indexers keep in Redis: a fresh one knows what engines no longer tell, nothing of a dead engine comes back, and
 //! no request ever waits for Redis.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use warmpath_tests::audit::audit;
-use warmpath_tests::case::case;
+use warmpath_tests::case::{case, fresh_dir, print_logs};
 use warmpath_tests::eventually::{eventually, seen_if};
+use warmpath_tests::mirror_load::{Plan, run};
+use warmpath_tests::paths;
 use warmpath_tests::ports::Port;
 use warmpath_tests::prompts::{completion, text};
 use warmpath_tests::redis::Redis;
@@ -248,6 +252,29 @@ fn a_redis_that_takes_nothing_is_told_with_its_reason_and_changes_no_answer() {
         }
         Ok(())
     });
+}
+
+/// Streams that tell of many blocks while they are saved as often as may be: all of them are read, nothing is lost, and
+/// images are saved. `make mirror-load` has the figures.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_streams_are_followed_and_saved() {
+    let dir = fresh_dir(&paths::target().join("e2e/mirror/busy_streams"));
+    let plan = Plan {
+        length: Duration::from_secs(4),
+        rate: 20_000,
+        streams: 3,
+        blocks: 16,
+        cache: 8_192,
+        interval_ms: Some(1000),
+    };
+    let row = run(&plan, &dir).await;
+    if row.is_err() {
+        print_logs(&dir);
+    }
+    let row = row.unwrap();
+    println!("{row:?}");
+    let redis = row.redis.unwrap();
+    assert!(redis.commands_per_second > 0.0 && redis.megabytes_per_second > 0.0, "{redis:?}");
 }
 
 /// A sequence of token ids as any of the encodings that a program might write them in.

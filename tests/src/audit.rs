@@ -19,6 +19,9 @@ use crate::indexer::Indexer;
 /// Who does not answer in this time is frozen or gone: there is nothing to compare.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Reasons for being `degraded` that pass by themselves, where the engine's replay answers.
+const HEALS: [&str; 1] = ["replay_failed"];
+
 /// Copies of one hash that the index counts: a limit that the README names.
 const COUNTED_MAX: u64 = 255;
 
@@ -44,8 +47,8 @@ pub struct Differences {
 pub enum Found {
     /// All of it.
     Compared(Differences),
-    /// The stream is `degraded`: blocks may be missing, and none may be there that the engine has not.
-    Partly(Differences),
+    /// The stream is `degraded` for this reason: blocks may be missing, and none may be there that the engine has not.
+    Partly(Differences, String),
     /// Something is on its way.
     NotYet(String),
     /// Why there is nothing.
@@ -64,10 +67,11 @@ pub async fn audit(engines: &[Engine], indexers: &[Indexer]) -> Result<Vec<Strin
                 let line = eventually(&format!("the index is exact for {who}"), async || {
                     Ok(match compare(&client, engine, rank.into(), indexer).await? {
                         Found::Compared(found) if found.is_none() => Look::Seen(found.to_string()),
-                        Found::Partly(found) if found.phantom == 0 => {
-                            Look::Seen(format!("degraded: {found}"))
+                        Found::Partly(found, reason) if found.phantom == 0 && !HEALS.contains(&&*reason) => {
+                            Look::Seen(format!("degraded, {reason}: {found}"))
                         }
-                        Found::Compared(found) | Found::Partly(found) => Look::NotYet(found.to_string()),
+                        Found::Partly(found, reason) => Look::NotYet(format!("degraded, {reason}: {found}")),
+                        Found::Compared(found) => Look::NotYet(found.to_string()),
                         Found::NotYet(why) => Look::NotYet(why),
                         Found::Nothing(why) => Look::Seen(format!("not compared: {why}")),
                     })
@@ -104,10 +108,21 @@ pub async fn compare(client: &Client, engine: &Engine, rank: usize, indexer: &In
         "recovering" => return Ok(Found::NotYet("the stream is recovering".to_owned())),
         trust => return Ok(Found::Nothing(format!("the stream is {trust}"))),
     }
-    let engine = copies(&truth["blocks"], "count")?;
-    let index = copies(&held["blocks"], "copies")?;
-    let found = Differences::between(&engine, &index);
-    Ok(if trust == "live" { Found::Compared(found) } else { Found::Partly(found) })
+    let (there, index) = (copies(&truth["blocks"], "count")?, copies(&held["blocks"], "copies")?);
+    let found = Differences::between(&there, &index);
+    if trust == "live" {
+        return Ok(Found::Compared(found));
+    }
+    let reason = reason(&indexer.state().await?, &engine.address(), rank);
+    Ok(Found::Partly(found, reason))
+}
+
+/// Why the stream of a rank stands as it does.
+fn reason(state: &Value, endpoint: &str, rank: usize) -> String {
+    let endpoints = state["endpoints"].as_array().into_iter().flatten();
+    let mut of_engine = endpoints.filter(|known| known["endpoint"] == endpoint);
+    let reason = of_engine.next().and_then(|known| known["ranks"][rank]["stream"]["reason"].as_str());
+    reason.unwrap_or_default().to_owned()
 }
 
 /// `None`: no answer in time, or none with the status 200.

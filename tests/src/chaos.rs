@@ -11,7 +11,7 @@
 //! nothing is reserved, nobody panicked, and nothing has grown.
 //!
 //! Not among the faults: a killed Envoy (its clients see it), clocks that jump (the kernel lets only its owner do so; the
-//! filter's clock has a unit test, the indexer measures all times with a monotonic one), full disks (the indexer writes
+//! filter's clock has a unit test, and so has each use that the indexer makes of the wall clock), full disks (the indexer writes
 //! none; a log that cannot be written has a case of its own).
 
 use std::path::Path;

@@ -7,7 +7,7 @@
 //!
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
 //! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
-//! compared afterwards ([`audit`], [`lab`], and [`soak`] and [`chaos`] with faults for hours), and what they stand on ([`process`],
+//! compared afterwards ([`audit`], [`lab`], and [`soak`] and [`chaos`] with faults for hours, [`mirror_load`] with the streams of [`churn`]), and what they stand on ([`process`],
 //! [`ports`], [`paths`]).
 
 #![expect(
@@ -19,6 +19,7 @@ pub mod audit;
 pub mod browser;
 pub mod case;
 pub mod chaos;
+pub mod churn;
 pub mod client;
 pub mod demo;
 pub mod engine;
@@ -28,6 +29,7 @@ pub mod indexer;
 pub mod lab;
 pub mod load;
 pub mod metrics;
+pub mod mirror_load;
 pub mod model_folders;
 pub mod paths;
 pub mod ports;

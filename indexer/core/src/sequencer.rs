@@ -27,7 +27,8 @@
 //! - Batches published while a replay runs wait, and are applied after what they come after.
 //! - A replay silently starts at the oldest batch kept, and may lose some in the middle. Both show in the numbers.
 //! - A lost tail shows only with the next batch. So an idle stream is probed: the replay is asked for the last batch
-//!   known. No answer but the end means that the engine counts anew; more than one means a lost tail.
+//!   known. No answer but the end means that the engine counts anew; more than one means a lost tail. So is a stream, idle or
+//!   not, whose replay did not answer: when it does again, all of it is read anew.
 //! - Where something is lost for good, everything held is dropped (a removal may have been among it), and the stream
 //!   is degraded until the engine says that its cache is empty. The same where it is found out elsewhere that the engine does
 //!   not tell what it stores.
@@ -65,6 +66,8 @@ pub struct Sequencer<B> {
     last_made_at: Option<f64>,
     /// Why the index is incomplete, and from which batch on it was built.
     degraded: Option<(DegradedBy, u64)>,
+    /// When the replay was last asked, or given up.
+    asked_at: Millis,
     waiting: Buffer<B>,
     silence: Silence,
     stats: SequencerStats,
@@ -111,6 +114,7 @@ impl<B: Weight> Sequencer<B> {
             last_published: None,
             last_made_at: None,
             degraded: None,
+            asked_at: now,
             waiting: Buffer::new(config.waiting_max, config.waiting_bytes_max),
             silence: Silence::Lasts { since: now },
             stats: SequencerStats::default(),
@@ -263,7 +267,9 @@ impl<B: Weight> Sequencer<B> {
         }
         match &mut self.state {
             State::Live { heard_at, replayed_at } => {
-                if !self.config.has_replay || now.since(*heard_at) < self.config.probe_ms {
+                let is_idle = now.since(*heard_at) >= self.config.probe_ms;
+                let replayed_at = *replayed_at;
+                if !self.config.has_replay || !is_idle && !self.may_heal(now) {
                     return;
                 }
                 let Some(next) = self.next else {
@@ -272,8 +278,9 @@ impl<B: Weight> Sequencer<B> {
                     return;
                 };
                 self.stats.probes += 1;
+                self.asked_at = now;
                 let deadline = now.plus(self.config.replay_timeout_ms);
-                self.state = State::Probing { deadline, is_answered: false, replayed_at: *replayed_at };
+                self.state = State::Probing { deadline, is_answered: false, replayed_at };
                 actions.push_back(Action::AskReplay { from: next.saturating_sub(1) });
             }
             State::Probing { deadline, replayed_at, .. } if now >= *deadline => {

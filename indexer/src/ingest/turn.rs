@@ -56,3 +56,25 @@ impl Turn<'_> {
         (ts > 0.0).then_some(lag as i64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use warmpath_kv::{IndexLimits, KeyHasher};
+
+    use super::*;
+
+    /// The clocks of engines and of this machine may disagree, and jump: that is a figure, and nothing else.
+    #[test]
+    fn a_lag_by_clocks_that_disagree_is_negative_and_by_none_is_none() {
+        let index = RwLock::new(Index::new(KeyHasher::new([1; 16]), IndexLimits::default()));
+        let lag_ms = |wall, ts| Turn { index: &index, now: Millis(0), wall }.lag_ms(ts);
+        let wall = UNIX_EPOCH + Duration::from_secs(1000);
+        assert_eq!(lag_ms(wall, 999.5), Some(500));
+        assert_eq!(lag_ms(wall, 4600.0), Some(-3_600_000), "set back by an hour, or the engine's ahead");
+        assert_eq!(lag_ms(wall, 0.0), None, "the engine tells no time");
+        assert_eq!(lag_ms(UNIX_EPOCH - Duration::from_secs(1), 999.5), None);
+        assert_eq!(lag_ms(wall, f64::MAX), Some(i64::MIN));
+    }
+}

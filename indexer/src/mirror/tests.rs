@@ -102,25 +102,23 @@ async fn redis_behaves_as_a_store() {
 async fn redis_with_tls_and_a_user_behaves_as_a_store() {
     let certificates = Certificates::make();
     let user = format!("user warmpath on >s3cret ~{{warmpath}}:* {}", rights());
-    let server = RedisServer::start_with_tls(&certificates, &["user default off", &user]);
+    let port = ports::Port::claim().unwrap();
+    let server = RedisServer::start_at(port, Some(&certificates), &["user default off", &user]);
     let folder = servers::Folder::new();
     let password = folder.write("password", "s3cret\n");
     let file = |name: &str| certificates.file(name).display().to_string();
-    let tls = format!(
-        "tls_ca_file: {}, tls_cert_file: {}, tls_key_file: {}",
-        file("ca.pem"),
-        file("client.pem"),
-        file("client.key")
-    );
+    let tls = certificates.settings();
     let user = format!("username: warmpath, password_file: {}", password.display());
-    redis_behaves(&format!("redis: \"{}\", tls: true, {tls}, {user}", server.address())).await;
+    redis_behaves(&format!("redis: \"{}\", {tls}, {user}", server.address())).await;
 
+    // A URL says of itself that it means TLS.
+    let files = tls.trim_start_matches("tls: true, ");
     let url = |user: &str| format!("redis: \"rediss://{user}{}\"", server.address());
-    let again = store(&format!("{}, {tls}", url("warmpath:s3cret@")), LONG);
+    let again = store(&format!("{}, {files}", url("warmpath:s3cret@")), LONG);
     assert_eq!(again.agree([9; 16]).await.unwrap().secret, [1; 16], "a URL says the same");
     for (settings, reason) in [
-        (format!("{}, {tls}", url("warmpath:wrong@")), "denied"),
-        (format!("{}, {tls}", url("")), "denied"),
+        (format!("{}, {files}", url("warmpath:wrong@")), "denied"),
+        (format!("{}, {files}", url("")), "denied"),
         // Not shown a certificate; not of an authority that is known; not TLS.
         (format!("{}, tls_ca_file: {}", url("warmpath:s3cret@"), file("ca.pem")), "unreachable"),
         (url("warmpath:s3cret@"), "unreachable"),
@@ -143,7 +141,16 @@ fn rights() -> String {
 
 #[tokio::test]
 async fn redis_found_by_sentinels_behaves_as_a_store_and_a_failover_is_followed() {
-    let mut watched = Watched::start();
+    a_failover_is_followed(None).await;
+}
+
+#[tokio::test]
+async fn redis_with_tls_is_found_by_sentinels_with_tls_and_a_failover_is_followed() {
+    a_failover_is_followed(Some(&Certificates::make())).await;
+}
+
+async fn a_failover_is_followed(certificates: Option<&Certificates>) {
+    let mut watched = Watched::start(certificates);
     let settings = watched.settings();
     // It is asked as well, and nobody waits for it.
     watched.sentinels[0].pause();
@@ -166,7 +173,16 @@ async fn redis_found_by_sentinels_behaves_as_a_store_and_a_failover_is_followed(
 
 #[tokio::test]
 async fn a_redis_cluster_behaves_as_a_store_and_its_redirects_are_followed() {
-    let cluster = Cluster::start();
+    redirects_are_followed(None).await;
+}
+
+#[tokio::test]
+async fn a_redis_cluster_with_tls_behaves_as_a_store_and_its_redirects_are_followed() {
+    redirects_are_followed(Some(&Certificates::make())).await;
+}
+
+async fn redirects_are_followed(certificates: Option<&Certificates>) {
+    let cluster = Cluster::start(certificates);
     redis_behaves(&cluster.settings()).await;
     let (first, _) = cluster.owner();
     for (number, node) in cluster.nodes.iter().enumerate() {
@@ -200,4 +216,25 @@ async fn prefixes_are_kept_apart() {
     one.save(&name(0), Bytes::from_static(b"image")).await.unwrap();
     assert!(other.names().await.unwrap().is_empty());
     assert_eq!(other.agree([2; 16]).await.unwrap().secret, [2; 16]);
+}
+
+/// The times of saving only order what is read first: an indexer whose clock was ahead, or that was set back, hides nothing.
+#[tokio::test]
+async fn images_saved_by_a_clock_that_jumped_are_found_and_replaced() {
+    let server = RedisServer::start(&[]);
+    let store = server.store(LONG);
+    store.agree([1; 16]).await.unwrap();
+    store.save(&name(0), Bytes::from_static(b"then")).await.unwrap();
+    for time in ["9007199254740991", "0", "-5"] {
+        server.ask(&["zadd", "{warmpath}:streams", time, &name(0).to_string()]);
+        store.save(&name(1), Bytes::from_static(b"other")).await.unwrap();
+        let mut found = images(&store).await;
+        found.sort_unstable();
+        assert_eq!(found, [&b"other"[..], b"then"], "{time}");
+    }
+    server.ask(&["zadd", "{warmpath}:streams", "9007199254740991", &name(0).to_string()]);
+    store.save(&name(0), Bytes::from_static(b"now")).await.unwrap();
+    sleep(Duration::from_millis(2)).await;
+    store.save(&name(1), Bytes::from_static(b"later")).await.unwrap();
+    assert_eq!(images(&store).await, [&b"later"[..], b"now"], "by the clock as it is now");
 }

@@ -1,5 +1,7 @@
 use std::net::SocketAddr;
 
+use warmpath_kv::StaleBy;
+
 use super::*;
 use crate::fleet::{Capacity, EndpointSpec, Fleet, ModelIndex, Observation, Ports};
 
@@ -13,6 +15,11 @@ fn stream(id: u32, trust: Trust, batches: u64) -> StreamStatus {
 /// Of a stream whose last batch came then.
 fn heard(id: u32, trust: Trust, at: u64) -> StreamStatus {
     StreamStatus { last_batch_at: Some(Millis(at)), ..stream(id, trust, 1) }
+}
+
+/// Requests of the first stream that must have made it store blocks were decided then.
+fn owes(watch: &SourceWatch, times: [u64; 3]) {
+    times.into_iter().for_each(|at| watch.owes(StreamId(1), Evidence::Said, Millis(at)));
 }
 
 /// Streams missing now, and those of them that were not before.
@@ -66,21 +73,60 @@ fn an_idle_engine_is_not_missing_and_a_stream_that_went_is_forgotten() {
 #[test]
 fn an_engine_that_computes_blocks_and_tells_of_none_is_distrusted_and_missing_until_it_does() {
     let watch = SourceWatch::default();
-    let owes = |times: [u64; 3]| times.map(|at| watch.owes(StreamId(1), Evidence::Said, Millis(at)));
     let distrusted =
         |stream: StreamStatus, now| watch.look(&Snapshot::default(), &[stream], Millis(now)).distrust;
-    owes([1_000, 2_000, 3_000]);
+    owes(&watch, [1_000, 2_000, 3_000]);
     assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 60_000), [], "it told after the last one");
-    owes([61_000, 62_000, 63_000]);
+    owes(&watch, [61_000, 62_000, 63_000]);
     assert_eq!(distrusted(heard(1, Trust::Recovering, 3_000), 67_000), [], "what it told is on its way");
-    assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 67_000), [StreamId(1)]);
+    assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 67_000), [], "seen once");
+    assert_eq!(distrusted(heard(1, Trust::Live, 3_000), 68_000), [StreamId(1)]);
     assert_eq!(
         watch.missing(),
         ["KV events of 10.0.0.1:8000/0: it computes blocks that it does not tell of"]
     );
-    assert_eq!(look(&watch, &[heard(1, Trust::Live, 3_000)], 68_000), (1, vec![]), "told once");
-    assert_eq!(look(&watch, &[heard(1, Trust::Live, 68_500)], 69_000), (0, vec![]));
+    assert_eq!(look(&watch, &[heard(1, Trust::Live, 3_000)], 69_000), (1, vec![]), "told once");
+    assert_eq!(look(&watch, &[heard(1, Trust::Live, 69_500)], 70_000), (0, vec![]));
     assert_eq!(watch.contradicted.get(), 1);
+}
+
+/// It was killed before anybody could hear what it had to tell.
+#[test]
+fn answers_of_a_process_that_is_gone_prove_nothing_against_the_next() {
+    let watch = SourceWatch::default();
+    let distrusted =
+        |stream: StreamStatus, now| watch.look(&Snapshot::default(), &[stream], Millis(now)).distrust;
+    for changed in ["reconnects", "restarts"] {
+        let mut next = heard(1, Trust::Live, 500);
+        assert_eq!(distrusted(next.clone(), 900), []);
+        owes(&watch, [1_000, 2_000, 3_000]);
+        assert_eq!(distrusted(heard(1, Trust::Stale(StaleBy::Disconnected), 500), 4_000), []);
+        let counter =
+            if changed == "reconnects" { &mut next.sequence.reconnects } else { &mut next.sequence.restarts };
+        *counter += 1;
+        for now in [7_000, 8_000, 9_000] {
+            // The report of one of them was late.
+            watch.owes(StreamId(1), Evidence::Said, Millis(3_500));
+            assert_eq!(distrusted(next.clone(), now), [], "{changed}");
+        }
+        // What it computes itself counts.
+        owes(&watch, [10_000, 11_000, 12_000]);
+        assert_eq!(distrusted(next.clone(), 15_000), []);
+        assert_eq!(distrusted(next, 16_000), [StreamId(1)], "{changed}");
+        watch.look(&Snapshot::default(), &[], Millis(17_000));
+    }
+}
+
+/// Reports and events that came meanwhile are read side by side afterwards.
+#[test]
+fn a_process_that_stood_still_distrusts_nobody_for_events_that_it_has_not_read() {
+    let watch = SourceWatch::default();
+    let distrusted =
+        |stream: StreamStatus, now| watch.look(&Snapshot::default(), &[stream], Millis(now)).distrust;
+    owes(&watch, [1_000, 2_000, 3_000]);
+    assert_eq!(distrusted(heard(1, Trust::Live, 500), 60_000), []);
+    assert_eq!(distrusted(heard(1, Trust::Live, 60_010), 61_000), [], "it told of them");
+    assert_eq!(distrusted(heard(1, Trust::Live, 60_010), 62_000), []);
 }
 
 /// C12: asked where it publishes, it names no place.

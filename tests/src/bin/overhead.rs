@@ -18,6 +18,7 @@ use clap::Parser;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use warmpath_tests::case::{fresh_dir, print_logs};
+use warmpath_tests::chaos::proc::Holdings;
 use warmpath_tests::client::Call;
 use warmpath_tests::envoy::Bootstrap;
 use warmpath_tests::paths;
@@ -35,8 +36,6 @@ const MESSAGE_WORDS: usize = 300;
 const NEW_WORDS: usize = 30;
 /// Conversations that go on: each request is one of them with a new last message.
 const CONVERSATIONS: usize = 16;
-/// How often the two are measured in turn.
-const TURNS: usize = 2;
 /// Between two looks at what the recorder has collected, which is dropped.
 const TIDY_EVERY: Duration = Duration::from_millis(200);
 
@@ -61,6 +60,12 @@ struct Args {
     /// wake a core between two messages is left out then.
     #[arg(long)]
     awake: bool,
+    /// How often the lanes are measured in turn.
+    #[arg(long, default_value_t = 2)]
+    turns: usize,
+    /// Which of the four.
+    #[arg(long, value_delimiter = ',', default_value = "without,reading,asking,everything")]
+    lanes: Vec<String>,
 }
 
 /// One of the four.
@@ -79,6 +84,8 @@ struct Seen {
     others: usize,
     envoy: Duration,
     indexer: Duration,
+    /// The most that Envoy was seen to have resident, in MiB.
+    envoy_mib: u64,
 }
 
 /// What is sent: bodies of which only the end is new.
@@ -108,16 +115,18 @@ async fn run(args: &Args, dir: &Path) -> Result<()> {
     asking.scripted()?.play(Script::Rank(places));
     let everything = start("everything", dir, |stack| stack).await?;
     let lane = |name, outcome, stack| Lane { name, outcome, stack, seen: Seen::default() };
-    let mut lanes = [
+    let lanes = [
         lane("without", "", without),
         lane("reading", "passed", reading),
         lane("asking", "scored", asking),
         lane("everything", "load_only", everything),
     ];
+    let mut lanes: Vec<Lane> =
+        lanes.into_iter().filter(|lane| args.lanes.iter().any(|name| name == lane.name)).collect();
     tell(
-        "| body, bytes | in flight | | requests | otherwise | p50, µs | p90, µs | p99, µs | Envoy, CPU µs a request | indexer |",
+        "| body, bytes | in flight | | requests | otherwise | p50, µs | p90, µs | p99, µs | Envoy, CPU µs a request | indexer | Envoy, MiB |",
     )?;
-    tell("|---|---|---|---|---|---|---|---|---|---|")?;
+    tell("|---|---|---|---|---|---|---|---|---|---|---|")?;
     for bytes in &args.bodies {
         let conversations = Arc::new(Conversations::new(*bytes));
         for in_flight in &args.concurrency {
@@ -159,7 +168,7 @@ async fn measure(
             lane.stack.send(conversations.call()?).await?;
         }
     }
-    for _ in 0..TURNS {
+    for _ in 0..args.turns {
         for lane in lanes.iter_mut() {
             lane.hold(hold);
             lane.turn(conversations, in_flight, hold, lasting).await?;
@@ -215,6 +224,8 @@ impl Lane {
         let tidying = async {
             loop {
                 tokio::time::sleep(TIDY_EVERY).await;
+                let resident = Holdings::of(self.stack.envoy.process().id());
+                self.seen.envoy_mib = self.seen.envoy_mib.max(resident.map_or(0, |held| held.rss_mib));
                 self.stack.recorders.iter().for_each(|recorder| drop(recorder.take()));
                 if let Ok(scripted) = self.stack.scripted() {
                     drop((scripted.take_asked(), scripted.take_reported()));
@@ -274,13 +285,14 @@ impl Seen {
         let requests = self.added.len() + self.others;
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests.max(1) as f64;
         format!(
-            "{requests} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |",
+            "{requests} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
             self.others,
             at(50),
             at(90),
             at(99),
             each(self.envoy),
-            each(self.indexer)
+            each(self.indexer),
+            self.envoy_mib
         )
     }
 }

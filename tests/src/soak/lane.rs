@@ -161,7 +161,7 @@ impl<'a> Lane<'a> {
                 match compare(&self.client, &self.engine, 0, self.indexer).await? {
                     Found::Compared(found) if found.is_none() => return Ok(was_degraded),
                     Found::Compared(found) => bail!("live, and not exact: {found}"),
-                    Found::Partly(found) => instead = found.to_string(),
+                    Found::Partly(found, reason) => instead = format!("degraded, {reason}: {found}"),
                     Found::NotYet(why) | Found::Nothing(why) => instead = why,
                 }
             }

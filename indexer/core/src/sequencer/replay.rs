@@ -143,6 +143,12 @@ impl<B: Weight> Sequencer<B> {
         }
     }
 
+    /// The replay was given up a while ago. It may answer again, and a busy stream is never idle.
+    pub(super) fn may_heal(&self, now: Millis) -> bool {
+        matches!(self.degraded, Some((DegradedBy::ReplayFailed, _)))
+            && now.since(self.asked_at) >= self.config.probe_ms
+    }
+
     pub(super) fn fail_attempt(&mut self, attempt: u32, now: Millis, actions: &mut VecDeque<Action<B>>) {
         self.stats.replays_failed += 1;
         if attempt < self.config.attempts_max {
@@ -158,6 +164,7 @@ impl<B: Weight> Sequencer<B> {
         }
         self.lose(DegradedBy::ReplayFailed, since.unwrap_or(0), actions);
         self.is_proven = true;
+        self.asked_at = now;
         self.next = since;
         self.apply_waiting(actions);
         self.state = State::Live { heard_at: now, replayed_at: None };

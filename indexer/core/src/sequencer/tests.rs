@@ -408,6 +408,42 @@ fn what_cannot_be_proven_is_given_up() {
     assert_eq!(bench.trust(), "degraded replay_failed");
 }
 
+/// The stream is never idle, so no probe would find out.
+#[test]
+fn a_busy_stream_whose_replay_answers_again_becomes_whole() {
+    let mut bench = Bench::live(true);
+    assert_eq!(bench.published(5), ["ask 3"]);
+    for attempt in 1..3 {
+        assert_eq!(bench.after(5_000), ["drop replay"]);
+        assert_eq!(bench.after(500 * attempt), ["ask 3"]);
+    }
+    assert_eq!(bench.after(5_000), ["drop replay", "clear EventsLost", "apply 5"]);
+    let mut seq = 6;
+    let mut busy = |bench: &mut Bench, ms: u64| {
+        let mut said = Vec::new();
+        for _ in 0..ms / 100 {
+            said.extend(bench.after(100));
+            said.extend(bench.published(seq).into_iter().filter(|said| !said.starts_with("apply")));
+            seq += 1;
+        }
+        said
+    };
+    assert_eq!(busy(&mut bench, 4_900), [""; 0]);
+    assert_eq!(busy(&mut bench, 100), ["ask 54"]);
+    // It still does not answer.
+    assert_eq!(busy(&mut bench, 5_000), ["drop replay"]);
+    assert_eq!(bench.trust(), "degraded replay_failed");
+    assert_eq!(busy(&mut bench, 100), ["ask 105"]);
+    assert_eq!(bench.replayed(105), [""; 0], "known");
+    assert_eq!(bench.input(Input::ReplayEnded), ["clear Restarted", "ask 0"]);
+    for seq in 0..107 {
+        assert_eq!(bench.replayed(seq), [format!("restore {seq}")]);
+    }
+    assert_eq!(bench.input(Input::ReplayEnded), [""; 0]);
+    assert_eq!(bench.trust(), "live");
+    assert_eq!(bench.published(107), ["apply 107"]);
+}
+
 /// Without replay a late join is marked, not taken for an empty cache.
 #[test]
 fn c6_a_late_join_without_replay_is_degraded_until_the_cache_is_emptied() {

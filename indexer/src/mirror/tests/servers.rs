@@ -32,6 +32,8 @@ pub(super) struct RedisServer {
     /// Of a configuration file.
     lines: Vec<String>,
     is_sentinel: bool,
+    /// What `redis-cli` has to be told where the server speaks TLS only.
+    cli: Vec<String>,
     child: Option<Child>,
 }
 
@@ -84,37 +86,28 @@ impl Drop for Folder {
 
 impl RedisServer {
     pub(super) fn start(lines: &[&str]) -> Self {
-        Self::start_at(Port::claim().unwrap(), lines)
+        Self::start_at(Port::claim().unwrap(), None, lines)
     }
 
-    pub(super) fn start_at(port: Port, lines: &[&str]) -> Self {
-        let mut all = vec![format!("port {}", port.number()), "save \"\"".to_owned()];
+    /// With certificates it speaks TLS only, to who shows a certificate of the same authority.
+    pub(super) fn start_at(port: Port, certificates: Option<&Certificates>, lines: &[&str]) -> Self {
+        let lines = [&["save \"\""], lines].concat();
+        Self::of(port, certificates, false, &lines)
+    }
+
+    fn sentinel(certificates: Option<&Certificates>, lines: &[&str]) -> Self {
+        Self::of(Port::claim().unwrap(), certificates, true, lines)
+    }
+
+    fn of(port: Port, certificates: Option<&Certificates>, is_sentinel: bool, lines: &[&str]) -> Self {
+        let mut all = match certificates {
+            None => vec![format!("port {}", port.number())],
+            Some(certificates) => certificates.server(port.number()),
+        };
+        all.push("bind 127.0.0.1".to_owned());
         all.extend(lines.iter().map(|line| (*line).to_owned()));
-        Self::of(port, all, false)
-    }
-
-    /// Speaks TLS only, to who shows a certificate of the same authority.
-    pub(super) fn start_with_tls(certificates: &Certificates, lines: &[&str]) -> Self {
-        let port = Port::claim().unwrap();
-        let mut all =
-            vec!["port 0".to_owned(), format!("tls-port {}", port.number()), "save \"\"".to_owned()];
-        for (key, file) in [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")] {
-            all.push(format!("tls-{key}-file {}", certificates.file(file).display()));
-        }
-        all.extend(lines.iter().map(|line| (*line).to_owned()));
-        Self::of(port, all, false)
-    }
-
-    fn sentinel(lines: &[&str]) -> Self {
-        let port = Port::claim().unwrap();
-        let mut all = vec![format!("port {}", port.number())];
-        all.extend(lines.iter().map(|line| (*line).to_owned()));
-        Self::of(port, all, true)
-    }
-
-    fn of(port: Port, mut lines: Vec<String>, is_sentinel: bool) -> Self {
-        lines.push("bind 127.0.0.1".to_owned());
-        let mut server = Self { port, folder: Folder::new(), lines, is_sentinel, child: None };
+        let cli = certificates.map(Certificates::cli).unwrap_or_default();
+        let mut server = Self { port, folder: Folder::new(), lines: all, is_sentinel, cli, child: None };
         server.spawn();
         server
     }
@@ -173,7 +166,8 @@ impl RedisServer {
     /// What the server answers, line by line.
     pub(super) fn ask(&self, arguments: &[&str]) -> Vec<String> {
         let port = self.port.number().to_string();
-        let output = Command::new("redis-cli").args(["-p", &port]).args(arguments).output().unwrap();
+        let output = Command::new("redis-cli").args(["-p", &port]).args(&self.cli).args(arguments).output();
+        let output = output.unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }

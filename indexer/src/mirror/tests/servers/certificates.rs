@@ -34,6 +34,30 @@ impl Certificates {
         self.0.path().join(name)
     }
 
+    /// Lines of the configuration of a server that speaks TLS only, with clients, replicas and other nodes.
+    pub(super) fn server(&self, port: u16) -> Vec<String> {
+        let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
+        let files = files.map(|(key, file)| format!("tls-{key}-file {}", self.file(file).display()));
+        let lines = ["port 0".to_owned(), format!("tls-port {port}")];
+        let ways = ["tls-replication yes".to_owned(), "tls-cluster yes".to_owned()];
+        lines.into_iter().chain(ways).chain(files).collect()
+    }
+
+    /// Arguments of `redis-cli` for such a server.
+    pub(super) fn cli(&self) -> Vec<String> {
+        let files = [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")];
+        let files =
+            files.into_iter().flat_map(|(key, file)| [key.to_owned(), self.file(file).display().to_string()]);
+        std::iter::once("--tls".to_owned()).chain(files).collect()
+    }
+
+    /// Settings of a mirror that asks such a server.
+    pub(crate) fn settings(&self) -> String {
+        let files = [("ca", "ca.pem"), ("cert", "client.pem"), ("key", "client.key")];
+        let files = files.map(|(key, file)| format!(", tls_{key}_file: {}", self.file(file).display()));
+        format!("tls: true{}", files.concat())
+    }
+
     fn openssl(&self, arguments: &[&str]) {
         let output = Command::new("openssl").args(arguments).current_dir(self.0.path()).output();
         let output = output.expect("openssl is installed (`make setup`)");

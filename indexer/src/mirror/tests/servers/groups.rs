@@ -1,6 +1,6 @@
 //! Servers that belong together.
 
-use super::{RedisServer, until};
+use super::{Certificates, RedisServer, until};
 use crate::mirror::tests::ports::{LOOPBACK, Port};
 
 /// A master and its replica, with three sentinels, the second of which hangs and the third of which is gone.
@@ -8,26 +8,34 @@ pub(crate) struct Watched {
     pub(crate) master: RedisServer,
     pub(crate) replica: RedisServer,
     pub(crate) sentinels: Vec<RedisServer>,
+    tls: String,
 }
 
 /// Three nodes with a third of the slots each.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<RedisServer>,
+    tls: String,
+}
+
+/// What is added to the settings of a mirror.
+fn tls(certificates: Option<&Certificates>) -> String {
+    certificates.map(|certificates| format!(", {}", certificates.settings())).unwrap_or_default()
 }
 
 // === impl Watched ===
 
 impl Watched {
-    pub(crate) fn start() -> Self {
-        let master = RedisServer::start(&[]);
-        let replica = RedisServer::start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
+    pub(crate) fn start(certificates: Option<&Certificates>) -> Self {
+        let start = |lines: &[&str]| RedisServer::start_at(Port::claim().unwrap(), certificates, lines);
+        let master = start(&[]);
+        let replica = start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
         let monitor = format!("sentinel monitor main 127.0.0.1 {} 2", master.port());
         let lines = [
             monitor.as_str(),
             "sentinel down-after-milliseconds main 1000",
             "sentinel failover-timeout main 3000",
         ];
-        let sentinels: Vec<_> = (0..3).map(|_| RedisServer::sentinel(&lines)).collect();
+        let sentinels: Vec<_> = (0..3).map(|_| RedisServer::sentinel(certificates, &lines)).collect();
         until("the replica follows", || {
             replica.ask(&["info", "replication"]).iter().any(|l| l == "master_link_status:up")
         });
@@ -42,27 +50,27 @@ impl Watched {
                     == (Some("1"), Some("2"))
             });
         }
-        Self { master, replica, sentinels }
+        Self { master, replica, sentinels, tls: tls(certificates) }
     }
 
     /// Settings of a mirror.
     pub(crate) fn settings(&self) -> String {
         let addresses: Vec<_> = self.sentinels.iter().map(|s| format!("\"{}\"", s.address())).collect();
-        format!("sentinels: [{}], master: main", addresses.join(", "))
+        format!("sentinels: [{}], master: main{}", addresses.join(", "), self.tls)
     }
 }
 
 // === impl Cluster ===
 
 impl Cluster {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(certificates: Option<&Certificates>) -> Self {
         let nodes: Vec<_> = (0..3)
             .map(|_| {
                 // The second port is for the nodes among themselves.
                 let mut ports = Port::claim_row(LOOPBACK, 2).unwrap();
                 let bus = ports.pop().unwrap();
                 let lines = ["cluster-enabled yes", &format!("cluster-port {}", bus.number())];
-                RedisServer::start_at(ports.pop().unwrap(), &lines)
+                RedisServer::start_at(ports.pop().unwrap(), certificates, &lines)
             })
             .collect();
         let addresses: Vec<_> = nodes.iter().map(RedisServer::address).collect();
@@ -77,12 +85,12 @@ impl Cluster {
                     && info.iter().any(|line| line.trim() == "cluster_known_nodes:3")
             });
         }
-        Self { nodes }
+        Self { nodes, tls: tls(certificates) }
     }
 
     /// Settings of a mirror: one node is enough to find all.
     pub(crate) fn settings(&self) -> String {
-        format!("cluster: [\"{}\"]", self.nodes[0].address())
+        format!("cluster: [\"{}\"]{}", self.nodes[0].address(), self.tls)
     }
 
     fn id(&self, node: usize) -> String {
