@@ -18,6 +18,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use warmpath_core::rank::Unheard;
 use warmpath_kv::{Millis, StreamId};
 
 use crate::answers::{ANSWERS_MAX, Answers, ResponseKey};
@@ -63,6 +64,8 @@ pub struct Books {
     pending: Pending,
     /// Who hears what is told, each with the streams through which it does: two for a moment when it comes back.
     followers: HashMap<IndexerId, u32>,
+    /// Picks made here that followers do not know of yet.
+    unheard: Unheard,
 }
 
 /// What the next batch to peers holds.
@@ -133,7 +136,8 @@ impl DecisionIds {
 impl Books {
     pub fn new(own: IndexerId, capacity: usize) -> Self {
         let (ledger, answers) = (Ledger::new(capacity), Answers::new(ANSWERS_MAX));
-        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()), followers: HashMap::new() }
+        let (followers, unheard) = (HashMap::new(), Unheard::default());
+        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()), followers, unheard }
     }
 
     pub fn own(&self) -> IndexerId {
@@ -174,6 +178,11 @@ impl Books {
         !self.followers.is_empty()
     }
 
+    /// How much it counts where a prompt is at home: nothing where nobody decides beside us, or nobody does at this moment.
+    pub fn unheard_weight(&self, now: Millis) -> f64 {
+        self.unheard.weight(self.followers.len(), now.0)
+    }
+
     /// Passes a report on to the maker of its decision. False: it was made here, or its maker does not hear us.
     pub fn pass_on(&mut self, id: DecisionId, report: &Report) -> bool {
         let maker = IndexerId::of(id).filter(|maker| *maker != self.own);
@@ -201,6 +210,7 @@ impl Books {
         now: Millis,
     ) -> Result<(), ReserveError> {
         self.ledger.reserve(id, placed.at(place), Some(forecast), now)?;
+        self.unheard.note(now.0);
         self.tell(Change { id, what: What::Reserved(placed) });
         Ok(())
     }

@@ -92,6 +92,8 @@ pub struct Considered {
     pub ramp: f64,
     /// R.
     pub recent_tokens: f64,
+    /// h.
+    pub home_distance: f64,
     /// z + e.
     pub penalty: f64,
     pub last_cold: u64,
@@ -294,6 +296,7 @@ impl Considered {
             capacity: candidate.capacity,
             ramp: candidate.ramp,
             recent_tokens: candidate.recent_tokens,
+            home_distance: candidate.home_distance,
             penalty: candidate.penalty,
             last_cold: candidate.last_cold,
         }

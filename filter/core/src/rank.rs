@@ -5,20 +5,22 @@
 //!
 //! Each policy turns candidates into [`Figure`]s in a module of its own: [`cost`] the price of [`Policy::Cost`], [`blend`]
 //! the weighted scores of the gateways' pickers, [`affinity`] what goes by the longest prefix, [`load`] what goes by load
-//! alone. This module sorts and breaks ties, the same way for all: equals are put in random order, so that a burst of
-//! requests does not all pick the same endpoint.
+//! alone. [`home`] is what several that decide agree on without a word. This module sorts and breaks ties, the same way for
+//! all: equals are put in random order, so that a burst of requests does not all pick the same endpoint.
 
 mod affinity;
 mod blend;
 mod cost;
+mod home;
 mod load;
 mod policy;
 #[cfg(test)]
 mod tests;
 
+pub use home::{Home, Unheard};
 pub use policy::{
-    BEHIND_DEFAULT, Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy, STICKY_GATE_TOKENS_DEFAULT,
-    STICKY_SHARE_DEFAULT, Sticky,
+    AGREE_DEFAULT, BEHIND_DEFAULT, Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy,
+    STICKY_GATE_TOKENS_DEFAULT, STICKY_SHARE_DEFAULT, Sticky,
 };
 
 /// Shares and capacities below this are taken for it: a tenth of the smallest that any configuration takes.
@@ -49,6 +51,9 @@ pub struct Candidate {
     pub ramp: f64,
     /// R: tokens that it was given to compute lately, fading.
     pub recent_tokens: f64,
+    /// h: how far it is from the home of what nobody holds of the prompt, 0 to 1; see [`home`]. 0 for all: nothing has to
+    /// be agreed.
+    pub home_distance: f64,
     /// z + e, in tokens.
     pub penalty: f64,
     /// Number of the last ranking that gave it a request of which nobody held anything; 0: none did.
@@ -89,6 +94,8 @@ struct Fit {
     uncached_tokens: u64,
     duplicated_tokens: u32,
     missing_tokens: u64,
+    /// U: tokens of the prompt that nobody holds.
+    unknown_tokens: u32,
 }
 
 /// A candidate's place by one policy. Lower is better; a lower tier comes before everything of a higher one.
@@ -179,6 +186,7 @@ impl Default for Candidate {
             capacity: 1.0,
             ramp: 1.0,
             recent_tokens: 0.0,
+            home_distance: 0.0,
             penalty: 0.0,
             last_cold: 0,
         }
@@ -197,11 +205,12 @@ impl Fit {
             uncached_tokens,
             duplicated_tokens: best_cached.saturating_sub(candidate.cached_tokens),
             missing_tokens: candidate.room_tokens.map_or(0, |room| needed.saturating_sub(room)),
+            unknown_tokens: demand.prompt_tokens.saturating_sub(best_cached),
         }
     }
 
     fn ranked(self, index: usize, cost: f64) -> Ranked {
-        let Self { uncached_tokens, duplicated_tokens, missing_tokens } = self;
+        let Self { uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens: _ } = self;
         Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens }
     }
 }

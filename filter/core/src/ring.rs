@@ -134,14 +134,14 @@ impl Ring {
 }
 
 /// The key is fixed, so that every worker has the same orders.
-fn hash(endpoint: &str) -> u64 {
+pub(crate) fn hash(endpoint: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(endpoint.as_bytes());
     hasher.finish()
 }
 
 /// A bijection that spreads every bit over all (the finaliser of SplitMix64).
-fn mix(mut word: u64) -> u64 {
+pub(crate) fn mix(mut word: u64) -> u64 {
     word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -67,6 +67,7 @@ struct Rule {
     memory: Option<f64>,
     behind: Option<f64>,
     recent: Option<f64>,
+    agree: Option<f64>,
     weights: Option<Weights>,
     sticky: Option<StickyRule>,
 }
@@ -131,6 +132,8 @@ struct Candidate {
     #[serde(default)]
     recent_tokens: f64,
     #[serde(default)]
+    home_distance: f64,
+    #[serde(default)]
     penalty: f64,
     #[serde(default)]
     last_cold: u64,
@@ -145,6 +148,7 @@ struct Answer<'a> {
     memory: Option<f64>,
     behind: Option<f64>,
     recent: Option<f64>,
+    agree: Option<f64>,
     /// Best first.
     ranked: Vec<Entry<'a>>,
 }
@@ -163,7 +167,7 @@ fn reference() -> f64 {
 }
 
 /// Answers `{"policy":{"name",…},"request":{"prompt_tokens",…},"candidates":[…],"turn","seed"}` with
-/// `{"policy","lambda","mu","memory","behind","recent","ranked":[…]}`, best first.
+/// `{"policy","lambda","mu","memory","behind","recent","agree","ranked":[…]}`, best first.
 pub fn rank(question: &str) -> Result<String, RankError> {
     let mut json = serde_json::Deserializer::from_str(question);
     let question: Question = serde_path_to_error::deserialize(&mut json)
@@ -199,6 +203,7 @@ pub fn rank(question: &str) -> Result<String, RankError> {
         memory: weights.map(|weights| weights.memory),
         behind: weights.map(|weights| weights.behind),
         recent: weights.map(|weights| weights.recent),
+        agree: weights.map(|weights| weights.agree),
         ranked: ranked.collect(),
     };
     serde_json::to_string(&answer).map_err(|error| form("answer".to_owned(), &error))
@@ -220,6 +225,7 @@ impl Rule {
                 memory: weight(self.memory, default.memory, "memory")?,
                 behind: weight(self.behind, default.behind, "behind")?,
                 recent: weight(self.recent, default.recent, "recent")?,
+                agree: weight(self.agree, default.agree, "agree")?,
             }),
             Policy::Weighted { name: "weighted", blend } => {
                 let blend = self.weights.as_ref().map_or(Ok(blend), Weights::checked)?;
@@ -271,6 +277,7 @@ fn checked(candidates: &[Candidate]) -> Result<Vec<rank::Candidate>, RankError> 
                 capacity: not_negative(given.capacity, field("capacity"))?,
                 ramp: up_to_one(given.ramp, field("ramp"))?,
                 recent_tokens: not_negative(given.recent_tokens, field("recent_tokens"))?,
+                home_distance: up_to_one(given.home_distance, field("home_distance"))?,
                 penalty: not_negative(given.penalty, field("penalty"))?,
                 last_cold: given.last_cold,
             })

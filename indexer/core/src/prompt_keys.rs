@@ -267,6 +267,16 @@ impl PromptKeys {
         Self { tokens: chains.iter().map(tokens).max().unwrap_or(0), chains }
     }
 
+    /// The key of the first block that does not lie wholly in the first `tokens`, of the smallest blocks that there are
+    /// keys for; of the last where all do. None: there is no whole block.
+    #[must_use]
+    pub fn first_behind(&self, tokens: u32) -> Option<u64> {
+        let chain = self.chains.iter().filter(|chain| !chain.keys.is_empty());
+        let chain = chain.min_by_key(|chain| (chain.layout.size(), chain.layout.ahead()))?;
+        let block = index(tokens / chain.layout.size());
+        chain.keys.get(block).or(chain.keys.last()).map(|key| key.0)
+    }
+
     /// Keys of all layouts together.
     #[must_use]
     pub fn len(&self) -> usize {

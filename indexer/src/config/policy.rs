@@ -27,6 +27,8 @@ pub struct PolicyConfig {
     pub behind: f64,
     /// ρ, used by the cost policy.
     pub recent: f64,
+    /// η, used by the cost policy.
+    pub agree: f64,
     /// Used by the policy `weighted`.
     pub weights: WeightsConfig,
     /// Used by the policy `sticky`.
@@ -95,6 +97,7 @@ impl PolicyConfig {
                 memory: self.memory,
                 behind: self.behind,
                 recent: self.recent,
+                agree: self.agree,
             }),
             Policy::Weighted { name: "weighted", .. } => {
                 let WeightsConfig { prefix, queue, kv, no_hit } = self.weights;
@@ -112,12 +115,13 @@ impl PolicyConfig {
 /// The parameters of a policy, by the keys that they have in the section; none of one that has none.
 pub fn parameters(policy: &Policy) -> Vec<(&'static str, f64)> {
     match policy {
-        Policy::Cost(CostWeights { lambda, mu, memory, behind, recent }) => vec![
+        Policy::Cost(CostWeights { lambda, mu, memory, behind, recent, agree }) => vec![
             ("lambda", *lambda),
             ("mu_tokens", *mu),
             ("memory", *memory),
             ("behind", *behind),
             ("recent", *recent),
+            ("agree", *agree),
         ],
         Policy::Weighted { blend: Blend { prefix, queue, kv, no_hit }, .. } => {
             vec![("prefix", *prefix), ("queue", *queue), ("kv", *kv), ("no_hit", *no_hit)]
@@ -143,6 +147,7 @@ pub(super) fn checked(mut fields: Fields, p: &mut Problems) -> PolicyConfig {
         memory: fields.weight("memory", cost.memory, p),
         behind: fields.weight("behind", cost.behind, p),
         recent: fields.weight("recent", cost.recent, p),
+        agree: fields.weight("agree", cost.agree, p),
         weights: weights(fields.mapping("weights", p), p),
         sticky: sticky(fields.mapping("sticky", p), p),
         slower_media: fields.share("slower_media", defaults::SLOWER_MEDIA, p),

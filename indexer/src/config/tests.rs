@@ -7,7 +7,7 @@ mod mirror;
 const FULL: &str = r#"
 listen: { grpc: "127.0.0.1:0", admin: "[::1]:9091" }
 policy:
-  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, behind: 0.2, recent: 0.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 }, zone: b,
+  { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, behind: 0.2, recent: 0.5, agree: 1.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 }, zone: b,
     split: [{ name: cost, percent: 30 }, { name: sticky, percent: 20 }], split_by: request }
 models:
   - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
@@ -48,7 +48,7 @@ fn problems(text: &str) -> Vec<String> {
 fn a_full_configuration_is_taken_as_written() {
     let config = Config::parse(FULL).unwrap();
     assert_eq!(config.policy.policy(), Policy::LongestPrefix);
-    let cost = CostWeights { lambda: 2.0, mu: 10.5, memory: 3.0, behind: 0.2, recent: 0.5 };
+    let cost = CostWeights { lambda: 2.0, mu: 10.5, memory: 3.0, behind: 0.2, recent: 0.5, agree: 1.5 };
     assert_eq!(config.policy.named("cost"), Some(Policy::Cost(cost)));
     let blend = Blend { kv: 7.0, ..Blend::DEFAULT };
     assert_eq!(config.policy.named("weighted"), Some(Policy::Weighted { name: "weighted", blend }));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warmpath_core::rank::Candidate;
+use warmpath_core::rank::{Candidate, Home};
 use warmpath_kv::{Hits, Millis, StreamId};
 
 use crate::engines::Directory;
@@ -90,6 +90,8 @@ pub(super) struct Circumstances<'a> {
     /// Where the gateways are.
     pub(super) zone: Option<&'a str>,
     pub(super) other_zone_tokens: f64,
+    /// Of what nobody holds of the prompt; None: nothing has to be agreed with others.
+    pub(super) home: Option<Home>,
 }
 
 /// One candidate per rank of each endpoint. `cached` tells the tokens that a place holds.
@@ -131,9 +133,16 @@ pub(super) fn gather(
                 capacity: endpoint.spec.capacity.weight(),
                 ramp,
                 recent_tokens: rank.meter.recent_tokens(now),
+                home_distance: 0.0,
                 penalty,
                 last_cold: rank.meter.last_cold(),
             });
+        }
+    }
+    if let Some(home) = circumstances.home {
+        let places = seats.iter().map(|seat: &Seat| (&*seat.endpoint, seat.rank.unwrap_or(0)));
+        for (candidate, distance) in candidates.iter_mut().zip(home.distances(places)) {
+            candidate.home_distance = distance;
         }
     }
     (seats, candidates)

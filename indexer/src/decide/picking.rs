@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use warmpath_core::rank::rank;
+use warmpath_core::rank::{Home, rank};
 use warmpath_kv::{Hits, Millis};
 
 use super::candidates::{Circumstances, choosable, gather, weighed};
 use super::ranking::Ranking;
 use super::round::Round;
 use super::{Decider, Decision};
-use crate::books::{Expected, Placed};
-use crate::fleet::Heard;
-use crate::ledger::{DecisionId, Ledger};
+use crate::books::{Books, Expected, Placed};
+use crate::fleet::{Endpoint, Heard};
+use crate::ledger::DecisionId;
 
 impl Decider {
     /// Looks up, ranks, reserves and speculates in one step, under the mutex of the books.
@@ -23,7 +23,7 @@ impl Decider {
         let id = self.ids.next();
 
         let mut books = self.books.lock();
-        let ranking = self.rank(round, books.ledger(), turn, now);
+        let ranking = self.rank(round, &books, turn, now);
         let best = ranking.best();
         let mut reserved = None;
         if let Some((seat, candidate, ranked)) = best.first() {
@@ -67,12 +67,12 @@ impl Decider {
     /// What [`Self::pick`] would come to, without doing any of it.
     pub(super) fn weigh(&self, round: &Round<'_>) -> (Decision, Ranking) {
         let turn = self.turns.peek(round.model.map(|model| model.index), round.choice.policy);
-        let ranking = self.rank(round, self.books.lock().ledger(), turn, self.clock.now());
+        let ranking = self.rank(round, &self.books.lock(), turn, self.clock.now());
         (round.decision(DecisionId(0), &ranking, None), ranking)
     }
 
     /// Looks up what the candidates hold, and puts them in order.
-    fn rank(&self, round: &Round<'_>, ledger: &Ledger, turn: u64, now: Millis) -> Ranking {
+    fn rank(&self, round: &Round<'_>, books: &Books, turn: u64, now: Millis) -> Ranking {
         let mut hits = Hits::default();
         if let Some(keys) = round.basis.keys() {
             let begun = Instant::now();
@@ -81,16 +81,17 @@ impl Decider {
         }
         let policy = &self.settings.policy;
         let cached = |place| weighed(&hits, place, policy.slower_media);
+        // While the prompt was measured, another request may have become the one that tries an endpoint anew.
+        let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
         let circumstances = Circumstances {
-            ledger,
+            ledger: books.ledger(),
             now,
             beat_ms: self.settings.beat_ms,
             slow_start_ms: policy.slow_start_ms,
             zone: policy.zone.as_deref(),
             other_zone_tokens: policy.other_zone_tokens,
+            home: self.home(round, &endpoints, &hits, books.unheard_weight(now)),
         };
-        // While the prompt was measured, another request may have become the one that tries an endpoint anew.
-        let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
         let (seats, candidates) = gather(&endpoints, cached, circumstances);
         let ranked = rank(round.choice.policy, round.demand, &candidates, turn, &mut rand::random);
         let mut ranking = Ranking { seats, candidates, ranked };
@@ -98,5 +99,14 @@ impl Decider {
             ranking.put_first(keeper);
         }
         ranking
+    }
+
+    /// Where that of the prompt is at home that no candidate holds; None: there is nothing to agree on with others.
+    fn home(&self, round: &Round<'_>, endpoints: &[&Endpoint], hits: &Hits, weight: f64) -> Option<Home> {
+        let keys = round.basis.keys().filter(|_| weight > 0.0)?;
+        let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
+        let slower_media = self.settings.policy.slower_media;
+        let held = places.map(|place| weighed(hits, place, slower_media)).max().unwrap_or(0);
+        Home::of(keys.first_behind(held)?, weight)
     }
 }

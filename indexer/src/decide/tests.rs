@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 
+use warmpath_core::rank::Home;
 use warmpath_kv::Millis;
 
 use super::candidates::{Circumstances, gather};
@@ -34,6 +35,7 @@ fn at(ledger: &Ledger, now: u64) -> Circumstances<'_> {
         slow_start_ms: 0,
         zone: Some("a"),
         other_zone_tokens: 64.0,
+        home: None,
     }
 }
 
@@ -132,6 +134,28 @@ fn zone_capacity_and_youth_are_terms() {
     endpoints[0].meter.begin(Millis(21_000));
     let ramps: Vec<_> = gathered(21_000).iter().map(|c| c.ramp).collect();
     assert_eq!(ramps, [0.1, 1.0, 1.0]);
+}
+
+#[test]
+fn a_home_is_one_rank_of_one_endpoint_whatever_others_the_fleet_has() {
+    let fleet = fleet();
+    let ledger = Ledger::new(1);
+    let distances = |endpoints: &[&Endpoint], home| {
+        let circumstances = Circumstances { home, ..at(&ledger, 0) };
+        let (_, candidates) = gather(endpoints, |_| 0, circumstances);
+        candidates.iter().map(|c| c.home_distance).collect::<Vec<_>>()
+    };
+    let all = serving(&fleet, &base(0), &Directory::default());
+    assert_eq!(distances(&all, None), [0.0; 3]);
+    let homes: Vec<usize> = (0..64)
+        .map(|key| {
+            let far = distances(&all, Home::of(key, 0.5));
+            let home = far.iter().position(|distance| *distance == 0.0).unwrap();
+            assert_eq!(far.iter().sum::<f64>(), 1.0, "{far:?}");
+            home
+        })
+        .collect();
+    assert!((0..3).all(|place| homes.contains(&place)), "{homes:?}");
 }
 
 #[test]

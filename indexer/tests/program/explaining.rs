@@ -22,7 +22,9 @@ async fn a_receipt_tells_what_a_decision_went_by_and_what_became_of_it() {
     let facts = ["model", "policy", "outcome", "reason"].map(|key| receipt[key].as_str().unwrap());
     assert_eq!(facts, ["tiny", "cost", "load_only", "no_events"]);
     assert_eq!((&receipt["policy_from"], &receipt["split_percent"]), (&json!("configuration"), &Value::Null));
-    let weights = json!({ "lambda": 4.0, "mu_tokens": 50.0, "memory": 1.0, "behind": 0.5, "recent": 0.0 });
+    let weights = json!({
+        "lambda": 4.0, "mu_tokens": 50.0, "memory": 1.0, "behind": 0.5, "recent": 0.0, "agree": 8.0,
+    });
     assert_eq!(receipt["weights"], weights);
     assert_eq!((&receipt["prompt_tokens"], &receipt["candidates_considered"]), (&json!(1000), &json!(2)));
     let reserved =

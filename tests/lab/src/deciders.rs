@@ -70,7 +70,7 @@ impl Deciders {
         let seeds = (0..sharing.deciders.max(1) as u64).map(|number| seed + (number << 32));
         Self {
             routers: seeds
-                .map(|seed| Router::new(rule.clone(), block_tokens, requests, seed, learns))
+                .map(|seed| Router::new(rule.clone(), block_tokens, requests, seed, learns, sharing.deciders))
                 .collect(),
             sharing,
             lots: Pcg64Mcg::seed_from_u64(!seed),

@@ -50,6 +50,9 @@ enum Command {
         /// Also the figures of each load
         #[arg(long)]
         details: bool,
+        /// Without the policies that variants are held against: figures only, no bars
+        #[arg(long)]
+        alone: bool,
     },
 }
 
@@ -91,7 +94,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Simulate { what, policies, out, no_plots } => simulate(&what, &policies, &out, no_plots),
         Command::Calibrate => say(&calibration::table()?),
-        Command::Sweep { what, group, details } => run_sweep(&what, group.as_deref(), details),
+        Command::Sweep { what, group, details, alone } => run_sweep(&what, group.as_deref(), details, alone),
     }
 }
 
@@ -132,16 +135,21 @@ fn draw(ran: &[Ran], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run_sweep(what: &What, group: Option<&str>, details: bool) -> Result<()> {
+fn run_sweep(what: &What, group: Option<&str>, details: bool, alone: bool) -> Result<()> {
     let variants = sweep::variants(group);
-    let rules = sweep::BASELINES.iter().filter_map(|name| Policy::by_name(name)).map(Rule::of);
+    let baselines: &[&str] = if alone { &[] } else { &sweep::BASELINES };
+    let rules = baselines.iter().filter_map(|name| Policy::by_name(name)).map(Rule::of);
     let rules: Vec<Rule> = rules.chain(variants.iter().cloned()).collect();
     let figures: Vec<_> = what.plan(rules)?.run()?.into_iter().map(|ran| ran.figures).collect();
     for rule in &variants {
-        let summary = sweep::summary(&figures, &rule.name);
-        let misses = bars::misses(&figures, &rule.name);
-        say(&format!("{:<34} {summary}  misses {}\n{}", rule.name, misses.len(), list(&misses)))?;
-        if details {
+        if alone {
+            say(&format!("{}\n", rule.name))?;
+        } else {
+            let summary = sweep::summary(&figures, &rule.name);
+            let misses = bars::misses(&figures, &rule.name);
+            say(&format!("{:<34} {summary}  misses {}\n{}", rule.name, misses.len(), list(&misses)))?;
+        }
+        if details || alone {
             say(&sweep::details(&figures, &rule.name))?;
         }
     }

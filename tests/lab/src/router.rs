@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use warmpath_core::rank::{Candidate, Demand};
+use warmpath_core::rank::{Candidate, Demand, Home, Unheard};
 use warmpath_kv::event::{Batch, EngineHash, Event, Removed, Stored};
 use warmpath_kv::index::Origin;
 use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Millis, Namespace, PromptKeys, StreamId, Trust};
@@ -35,6 +35,7 @@ const MODEL: &str = "lab";
 /// What is known of one replica.
 #[derive(Debug)]
 struct Seat {
+    name: String,
     usable: bool,
     queued_tokens: u64,
     waiting: u32,
@@ -103,13 +104,23 @@ pub struct Router {
     /// It learns speeds, spares the young and leaves out who fails.
     learns: bool,
     compared_at: Duration,
+    /// All that decide, itself included.
+    deciders: usize,
+    unheard: Unheard,
 }
 
 // === impl Router ===
 
 impl Router {
     /// A router for requests 0 to `requests` - 1.
-    pub fn new(rule: Rule, block_tokens: u32, requests: usize, seed: u64, learns: bool) -> Self {
+    pub fn new(
+        rule: Rule,
+        block_tokens: u32,
+        requests: usize,
+        seed: u64,
+        learns: bool,
+        deciders: usize,
+    ) -> Self {
         Self {
             rule,
             block_tokens,
@@ -122,6 +133,8 @@ impl Router {
             random: Pcg64Mcg::seed_from_u64(seed),
             learns,
             compared_at: Duration::ZERO,
+            deciders: deciders.max(1),
+            unheard: Unheard::default(),
         }
     }
 
@@ -145,6 +158,7 @@ impl Router {
         }
         self.index.guess_block_size(stream, WORDS_PER_BLOCK);
         self.seats.push(Seat {
+            name: format!("10.0.0.{}:80", self.seats.len() + 1),
             usable: true,
             queued_tokens: 0,
             waiting: 0,
@@ -187,7 +201,7 @@ impl Router {
             let ramp = self.ramp(seat, now) / oldest;
             (*number, Candidate { ramp, ..self.candidate(*number, seat, needs_hits, now) })
         };
-        let (numbers, candidates): (Vec<usize>, Vec<Candidate>) = willing.iter().map(candidate).unzip();
+        let (numbers, mut candidates): (Vec<usize>, Vec<Candidate>) = willing.iter().map(candidate).unzip();
         let demand = Demand {
             prompt_tokens: prompt.tokens,
             further_tokens: 0,
@@ -196,7 +210,18 @@ impl Router {
         };
         let random = &mut self.random;
         let best = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
-        self.regret.ask(&prompt.chain, (best / self.block_tokens) as usize, now);
+        let weight = self.unheard.weight(self.deciders - 1, millis(now).0);
+        let unknown =
+            keys.as_ref().and_then(|keys| keys.first_behind(best / self.block_tokens * WORDS_PER_BLOCK));
+        if let Some(home) = unknown.and_then(|key| Home::of(key, weight)) {
+            let names = numbers.iter().filter_map(|number| self.seats.get(*number));
+            let distances = home.distances(names.map(|seat| (seat.name.as_str(), 0)));
+            for (candidate, distance) in candidates.iter_mut().zip(distances) {
+                candidate.home_distance = distance;
+            }
+        }
+        let held = (best / self.block_tokens) as usize;
+        self.regret.ask(&prompt.chain, held, now);
         let surroundings = Surroundings { regret: self.regret.share(now) };
         let mut lots = || random.next_u64();
         let ranked = self.rule.rank(demand, &candidates, surroundings, self.turn, &mut lots);
@@ -209,6 +234,7 @@ impl Router {
         let placed = seats.first().map(|seat| Placed { seat: *seat, queued_tokens, keys });
         if let Some(placed) = &placed {
             self.take_pick(request, placed, now);
+            self.unheard.note(millis(now).0);
             let queued =
                 best.and_then(|best| candidates.get(best.index)).map_or(0, |best| best.queued_tokens);
             if let Some(Some(reservation)) = self.reservations.get_mut(request) {

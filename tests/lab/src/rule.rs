@@ -29,6 +29,14 @@ pub struct Trial {
     pub behind_max: f64,
     /// Most tokens that the charge for a copy comes to.
     pub copy_max: f64,
+    /// Price of every token to compute under full cache pressure: it evicts another.
+    pub evict: f64,
+    /// How much dearer a copy is with every holder beyond the first.
+    pub crowd: f64,
+    /// Price of the square of the tokens to compute: who comes meanwhile waits, and the more come the longer it takes.
+    pub convoy: f64,
+    /// Pressure counts as at least this for copies.
+    pub pressure_min: f64,
 }
 
 /// What a trial knows beside the candidates.
@@ -74,9 +82,12 @@ impl Rule {
             How::Policy(policy) => rank(policy, demand, candidates, turn, random),
             How::Trial(trial) => {
                 let best = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
+                let most = f64::from(best) * 0.8;
+                let holds = |candidate: &&Candidate| best > 0 && f64::from(candidate.cached_tokens) >= most;
+                let holders = candidates.iter().filter(holds).count();
                 let charged: Vec<Candidate> = candidates
                     .iter()
-                    .map(|candidate| trial.charged(demand, candidate, best, surroundings))
+                    .map(|candidate| trial.charged(demand, candidate, best, holders, surroundings))
                     .collect();
                 let weights = CostWeights { lambda: 0.0, behind: 0.0, ..trial.weights };
                 rank(Policy::Cost(weights), demand, &charged, turn, random)
@@ -95,6 +106,10 @@ impl Default for Trial {
             regret: 0.0,
             behind_max: f64::INFINITY,
             copy_max: f64::INFINITY,
+            evict: 0.0,
+            crowd: 0.0,
+            convoy: 0.0,
+            pressure_min: 0.0,
         }
     }
 }
@@ -106,13 +121,19 @@ impl Trial {
         demand: Demand,
         candidate: &Candidate,
         best: u32,
+        holders: usize,
         surroundings: Surroundings,
     ) -> Candidate {
         let uncached = f64::from(demand.prompt_tokens.saturating_sub(candidate.cached_tokens));
         let duplicated = f64::from(best.saturating_sub(candidate.cached_tokens));
         let behind = f64::from(candidate.waiting_sequences).min(self.behind_max);
-        let copy = self.weights.lambda * candidate.pressure + self.regret * surroundings.regret;
-        let charge = (copy * duplicated).min(self.copy_max) + self.behind * behind * uncached;
+        let crowd = 1.0 + self.crowd * holders.saturating_sub(1) as f64;
+        let copy = crowd * self.weights.lambda * candidate.pressure.max(self.pressure_min)
+            + self.regret * surroundings.regret;
+        let charge = (copy * duplicated).min(self.copy_max)
+            + self.convoy * uncached * uncached
+            + self.behind * behind * uncached
+            + self.evict * candidate.pressure * uncached;
         Candidate { penalty: candidate.penalty + charge, ..candidate.clone() }
     }
 }

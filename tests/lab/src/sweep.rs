@@ -38,6 +38,37 @@ pub fn variants(group: Option<&str>) -> Vec<Rule> {
     {
         all.push(("choice", trial(lambda, behind, regret)));
     }
+    for agree in [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0] {
+        all.push(("agree", weights(format!("cost agree={agree}"), |w| w.agree = agree)));
+    }
+    let usual = Trial { behind: 0.5, ..Trial::default() };
+    for evict in [0.5, 1.0, 2.0, 4.0] {
+        all.push(("evict", Rule::trial(format!("cost evict={evict}"), Trial { evict, ..usual })));
+    }
+    for (lambda, crowd) in [(4.0, 0.5), (4.0, 1.0), (2.0, 0.5), (2.0, 1.0), (1.0, 1.0), (1.0, 2.0)] {
+        let weights = CostWeights { lambda, ..CostWeights::DEFAULT };
+        let name = format!("cost lambda={lambda} crowd={crowd}");
+        all.push(("crowd", Rule::trial(name, Trial { weights, crowd, ..usual })));
+    }
+    for pressure_min in [0.25, 0.5, 0.75, 1.0] {
+        let name = format!("cost pressure_min={pressure_min}");
+        all.push(("floor", Rule::trial(name, Trial { pressure_min, ..usual })));
+    }
+    for lambda in [5.0, 6.0, 8.0] {
+        for behind in [0.5, 1.0, 2.0] {
+            all.push(("grid", trial(lambda, behind, 0.0)));
+        }
+    }
+    for lambda in [2.0, 4.0] {
+        for convoy in [64.0, 32.0, 16.0, 8.0] {
+            let weights = CostWeights { lambda, ..CostWeights::DEFAULT };
+            let name = format!("cost lambda={lambda} convoy=1/{convoy}k");
+            all.push((
+                "convoy",
+                Rule::trial(name, Trial { weights, convoy: 1.0 / (1000.0 * convoy), ..usual }),
+            ));
+        }
+    }
     all.into_iter()
         .filter(|(of, _)| group.is_none_or(|group| group == *of || *of == "default"))
         .map(|(_, rule)| rule)

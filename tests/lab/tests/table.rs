@@ -114,6 +114,21 @@ fn several_deciders_that_hear_of_each_other_decide_like_one() {
     assert!(apart.hit_rate < 0.9 * one.hit_rate, "{} {}", apart.hit_rate, one.hit_rate);
 }
 
+/// Hundreds of requests in one instant, before any word between indexers: they agree where each prefix is computed.
+#[test]
+fn a_first_wave_of_many_prefixes_is_computed_once_whoever_decides() {
+    let load = short("uniform", 1500);
+    let Policy::Cost(weights) = Policy::COST else { panic!("not the cost rule") };
+    let p99 = |agree, deciders| {
+        let rule = Rule::of(Policy::Cost(CostWeights { agree, ..weights })).named("cost");
+        let sharing = Sharing { deciders, delay: Duration::from_millis(5), tells_blocks: true };
+        Figures::of(&run(&load, &rule, Settings { sharing, ..Settings::default() })).ttft_ms.p99
+    };
+    let (one, three, without) = (p99(weights.agree, 1), p99(weights.agree, 3), p99(0.0, 3));
+    assert_eq!(one, p99(0.0, 1), "alone, there is nothing to agree on");
+    assert!(three < 1.3 * one && without > 1.5 * one, "{one} {three} {without}");
+}
+
 #[test]
 fn concurrency_is_never_exceeded_and_no_more_is_hit_than_possible() {
     for name in ["three_uses", "hot_60"] {

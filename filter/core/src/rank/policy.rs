@@ -8,6 +8,9 @@ pub const MU_DEFAULT: f64 = 50.0;
 /// θ: price of a token to compute for each sequence that waits at the endpoint: who comes behind them waits longer by it.
 /// Without it, copies of a new hot prefix come too late; with 0.25 to 1, in time (docs/decisions/0013-tuning.md).
 pub const BEHIND_DEFAULT: f64 = 0.5;
+/// η: price of a token that nobody holds, away from the home of its prompt, while several decide at once, in tokens.
+/// docs/decisions/0013-tuning.md has the sweep.
+pub const AGREE_DEFAULT: f64 = 8.0;
 
 /// Share of the prompt that makes an endpoint a holder for [`Policy::Sticky`].
 pub const STICKY_SHARE_DEFAULT: f64 = 0.8;
@@ -75,6 +78,8 @@ pub struct CostWeights {
     pub behind: f64,
     /// ρ: price of a token that was given lately. 0: endpoints that are idle now are equal, whoever worked before.
     pub recent: f64,
+    /// η: price of a token that nobody holds, away from the home of its prompt, while several decide at once, in tokens.
+    pub agree: f64,
 }
 
 // === impl Policy ===
@@ -159,8 +164,14 @@ impl Default for Sticky {
 
 impl CostWeights {
     /// What docs/decisions/0003-cost-rule.md gives reasons for.
-    pub const DEFAULT: Self =
-        Self { lambda: LAMBDA_DEFAULT, mu: MU_DEFAULT, memory: 1.0, behind: BEHIND_DEFAULT, recent: 0.0 };
+    pub const DEFAULT: Self = Self {
+        lambda: LAMBDA_DEFAULT,
+        mu: MU_DEFAULT,
+        memory: 1.0,
+        behind: BEHIND_DEFAULT,
+        recent: 0.0,
+        agree: AGREE_DEFAULT,
+    };
 }
 
 impl Default for CostWeights {

@@ -127,6 +127,21 @@ fn work_of_late_counts_where_it_has_a_price() {
     assert_eq!(order(spread, &[worked, idle(0)], 0), [1, 0]);
 }
 
+/// What somebody holds is no reason to go home, and a home that is far behind is left.
+#[test]
+fn what_nobody_holds_goes_home_while_others_decide() {
+    let home = Candidate { queued_tokens: 3136 * 7, ..idle(0) };
+    let away = |cached_tokens| Candidate { home_distance: 1.0, ..idle(cached_tokens) };
+    assert_eq!(order(COST, &[away(0), home.clone()], 0), [1, 0]);
+    assert_eq!(order(COST, &[idle(0), home.clone()], 0), [0, 1], "nobody decides beside us");
+    assert_eq!(order(COST, &[away(3072), home.clone()], 0), [0, 1]);
+    let far_behind = Candidate { queued_tokens: 3136 * 9, ..home };
+    assert_eq!(order(COST, &[away(0), far_behind.clone()], 0), [0, 1]);
+    let Policy::Cost(weights) = COST else { panic!("{COST:?}") };
+    let dearer = Policy::Cost(CostWeights { agree: 10.0, ..weights });
+    assert_eq!(order(dearer, &[away(0), far_behind], 0), [1, 0]);
+}
+
 #[test]
 fn round_robin_takes_every_endpoint_in_turn() {
     let three = [idle(0), idle(3072), idle(0)];

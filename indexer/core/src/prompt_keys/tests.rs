@@ -30,6 +30,17 @@ fn a_chain_per_size_and_the_block_with_the_last_token_is_not_reusable() {
 }
 
 #[test]
+fn the_first_block_behind_what_is_held_is_one_of_the_smallest() {
+    let plan = plan(&[3, 2]);
+    let keys = plan.keys(&NAMESPACE, &[1, 2, 3, 4, 5, 6, 7]);
+    let two: Vec<u64> = keys.of_layout(plan.layouts[1]).iter().map(|key| key.0).collect();
+    assert_eq!(two.len(), 3);
+    let behind = [0, 1, 2, 4, 6, 9].map(|tokens| keys.first_behind(tokens).unwrap());
+    assert_eq!(behind, [two[0], two[0], two[1], two[2], two[2], two[2]]);
+    assert_eq!(plan.keys(&NAMESPACE, &[1]).first_behind(0), None);
+}
+
+#[test]
 fn a_block_with_tokens_ahead_is_whole_when_they_are_there_and_depends_on_them() {
     let plan = plan_ahead(&[(2, 1), (2, 3)]);
     let (one, three) = (plan.layouts[0], plan.layouts[1]);

@@ -24,6 +24,8 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         recent_tokens: rest.0,
         penalty: rest.1,
         last_cold: rest.2,
+        // Nobody decides beside us.
+        home_distance: 0.0,
     })
 }
 
