@@ -104,7 +104,6 @@ pub struct Router {
     /// It learns speeds, spares the young and leaves out who fails.
     learns: bool,
     compared_at: Duration,
-    /// All that decide, itself included.
     deciders: usize,
     unheard: Unheard,
 }
@@ -210,21 +209,18 @@ impl Router {
         };
         let random = &mut self.random;
         let best = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
+        let held = best / self.block_tokens;
+        self.regret.ask(&prompt.chain, held as usize, now);
         let weight = self.unheard.weight(self.deciders - 1, millis(now).0);
-        let unknown =
-            keys.as_ref().and_then(|keys| keys.first_behind(best / self.block_tokens * WORDS_PER_BLOCK));
+        let unknown = keys.as_ref().and_then(|keys| keys.first_behind(held * WORDS_PER_BLOCK));
         if let Some(home) = unknown.and_then(|key| Home::of(key, weight)) {
             let names = numbers.iter().filter_map(|number| self.seats.get(*number));
             let distances = home.distances(names.map(|seat| (seat.name.as_str(), 0)));
-            for (candidate, distance) in candidates.iter_mut().zip(distances) {
-                candidate.home_distance = distance;
-            }
+            candidates.iter_mut().zip(distances).for_each(|(candidate, far)| candidate.home_distance = far);
         }
-        let held = (best / self.block_tokens) as usize;
-        self.regret.ask(&prompt.chain, held, now);
         let surroundings = Surroundings { regret: self.regret.share(now) };
-        let mut lots = || random.next_u64();
-        let ranked = self.rule.rank(demand, &candidates, surroundings, self.turn, &mut lots);
+        let lots = &mut || random.next_u64();
+        let ranked = self.rule.rank(demand, &candidates, surroundings, self.turn, lots);
         self.turn += 1;
         let best = ranked.first();
         let predicted = best.and_then(|best| candidates.get(best.index)).map_or(0, |best| best.cached_tokens);
