@@ -251,6 +251,7 @@ impl Decider {
             (None, Some((model, target))) => {
                 let mut job = Job::take(&mut question, model, target.adapter);
                 job.keeps_ids = turn.is_some();
+                job.is_served = purpose == Purpose::Decide;
                 self.measure(job, question.answer_by).await
             }
             (None, None) => Err(Reason::UnknownModel),

@@ -195,6 +195,14 @@ fn values_that_make_no_sense_are_refused() {
             "models: [{ name: m }]\nendpoints: { dns: [{ name: n, port: 1, family: 4 }] }",
             "endpoints.dns[0].family",
         ),
+        (
+            "models: [{ name: m }]\nendpoints: { dns: [{ name: n, port: 1, replay_port: 2 }] }",
+            "endpoints.dns[0].replay_port",
+        ),
+        (
+            "models: [{ name: m }]\nendpoints: { static: [{ address: \"1.2.3.4:5\", events: \"x:1\", replay: \"tcp://x:2\" }] }",
+            "endpoints.static[0].events",
+        ),
         ("receipts: { log_percent: .nan }", "receipts.log_percent"),
         ("peers: [\"h:1\", \"g:1\", \"h:1\"]", "peers[2]"),
         ("peers: [\"[]:1\"]", "peers[0]"),

@@ -62,6 +62,8 @@ pub(super) struct Job {
     pub(super) truncate: Truncate,
     /// The ids are wanted too, so that all of the prompt is encoded, whatever of it is remembered.
     pub(super) keeps_ids: bool,
+    /// It is a client's: its text is looked at for what changes at the head of every prompt.
+    pub(super) is_served: bool,
     /// When nobody waits for the result any more: no further stage is begun then.
     pub(super) give_up_at: Option<tokio::time::Instant>,
 }
@@ -89,6 +91,7 @@ impl Job {
             add_special_tokens: question.add_special_tokens,
             truncate: question.truncate,
             keeps_ids: false,
+            is_served: true,
             give_up_at: None,
         }
     }
@@ -160,7 +163,9 @@ impl Measurer {
         let renderer = renderer.ok_or(reason)?;
         let prepared = renderer.prepare(request).map_err(|error| Reason::from(&error))?;
         in_time(job.give_up_at)?;
-        if let Prepared::Text(prepared) = &prepared {
+        if let Prepared::Text(prepared) = &prepared
+            && job.is_served
+        {
             self.volatile.see(&job.model.name, prepared.text());
         }
         if job.keeps_ids {
@@ -196,11 +201,8 @@ mod tests {
     use crate::models::Models;
     use crate::test_model::Folder;
 
-    /// Work of which nobody waits for the result ends at the next stage: a chat that cannot be rendered says so, one
-    /// that can is not tokenized.
-    #[test]
-    fn what_runs_past_its_deadline_stops_at_the_next_stage() {
-        let folder = Folder::new("measure-late");
+    /// What measures, a model, and a chat with it.
+    fn measuring(folder: &Folder) -> (Measurer, impl Fn(&str) -> Job) {
         let yaml = format!("models: [{{ name: tiny, tokenizer_dir: {:?} }}]", folder.path());
         let models = Models::load(&Config::parse(&yaml).unwrap().models).unwrap();
         let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
@@ -208,8 +210,7 @@ mod tests {
         let cached = Arc::new(Lookups::new(Index::new(hasher, IndexLimits::default()).reader()));
         let volatile = Arc::new(VolatileHeads::new(Clock::start()));
         let memo = Arc::new(PromptMemo::new([0; 16], 1 << 20));
-        let measurer = Measurer { memo, cached, volatile, metrics: DecideMetrics::new() };
-        let job = |messages: &str, give_up_at| Job {
+        let job = move |messages: &str| Job {
             model: model.clone(),
             adapter: None,
             prompt: Prompt::Chat(Box::new(Chat { messages: messages.into(), ..Chat::default() })),
@@ -218,12 +219,39 @@ mod tests {
             task: Task::Generate,
             truncate: Truncate::default(),
             keeps_ids: false,
-            give_up_at,
+            is_served: true,
+            give_up_at: None,
         };
+        (Measurer { memo, cached, volatile, metrics: DecideMetrics::new() }, job)
+    }
+
+    /// Work of which nobody waits for the result ends at the next stage: a chat that cannot be rendered says so, one
+    /// that can is not tokenized.
+    #[test]
+    fn what_runs_past_its_deadline_stops_at_the_next_stage() {
+        let folder = Folder::new("measure-late");
+        let (measurer, job) = measuring(&folder);
+        let job = |messages: &str, give_up_at| Job { give_up_at, ..job(messages) };
         let good = r#"[{"role":"user","content":"a b"}]"#;
         let past = Some(tokio::time::Instant::now());
         assert!(measurer.measure(job(good, None)).unwrap().prompt_tokens > 2);
         assert_eq!(measurer.measure(job(good, past)).unwrap_err(), Reason::Late);
         assert_eq!(measurer.measure(job("{", past)).unwrap_err().name(), "bad_prompt");
+    }
+    /// A nonce in front of every prompt is found in what clients send, and nowhere else.
+    #[test]
+    fn what_is_only_explained_says_nothing_of_clients() {
+        let folder = Folder::new("measure-explained");
+        let (measurer, job) = measuring(&folder);
+        let see = |is_served| {
+            for nonce in 0..100 {
+                let text = format!("{nonce:08} {}", "the same for all ".repeat(200));
+                let messages = serde_json::json!([{ "role": "user", "content": text }]).to_string();
+                measurer.measure(Job { is_served, ..job(&messages) }).unwrap();
+            }
+            measurer.volatile.named().len()
+        };
+        assert_eq!(see(false), 0);
+        assert_eq!(see(true), 1);
     }
 }

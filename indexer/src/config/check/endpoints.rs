@@ -58,7 +58,9 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
     let ports = ports_used(ranks, rank_ports);
     let events = rank_address(&mut fields, "events", ports, p);
     let replay = rank_address(&mut fields, "replay", ports, p);
-    if let (None, Some(replay)) = (&events, &replay) {
+    if let (None, Some(replay)) = (&events, &replay)
+        && !p.names(&fields.path_of("events"))
+    {
         let found = Value::String(replay.to_string());
         p.note(&fields.path_of("replay"), Some(&found), "useless without events; write events too");
     }
@@ -86,6 +88,12 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
                 "rank r uses port + r; choose a lower port",
             );
         }
+    }
+    if let (None, Some(port)) = (events_port, replay_port)
+        && !p.names(&fields.path_of("events_port"))
+    {
+        let remedy = "useless without events_port; write events_port too";
+        p.note(&fields.path_of("replay_port"), Some(&Value::from(port)), remedy);
     }
     let model = model_name(&mut fields, models, p);
     let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
