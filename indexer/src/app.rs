@@ -88,7 +88,7 @@ impl App {
             &mut tasks,
             admin,
             Admin {
-                registry: Arc::new(metrics.registry(&core, &config)),
+                registry: Arc::new(core.metrics_registry(&metrics, &config)),
                 readiness: readiness.clone(),
                 state: Arc::new(state),
                 reloads,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use prometheus_client::registry::Registry as MetricsRegistry;
 use tokio::sync::watch;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use warmpath_proto::v1::images_server::ImagesServer;
@@ -13,11 +14,11 @@ use warmpath_proto::v1::scorer_server::ScorerServer;
 
 use super::STATIC_SOURCE;
 use super::metrics::Metrics;
-use crate::admin::StateSource;
+use crate::admin::{EndpointCollector, StateSource};
 use crate::books::{Books, IndexerId};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::{Decider, PromptMemo, Shared};
+use crate::decide::{Decider, MemoCollector, PromptMemo, SAMPLE_BEATS, Shared};
 use crate::drift::{DriftMetrics, DriftWatch};
 use crate::engines::Directory;
 use crate::fleet::View;
@@ -79,6 +80,26 @@ impl Core {
             lengths: Arc::default(),
             engines,
         })
+    }
+
+    /// All metrics that there are.
+    pub(super) fn metrics_registry(&self, metrics: &Metrics, config: &Config) -> MetricsRegistry {
+        let mut registry = MetricsRegistry::with_prefix("warmpath");
+        metrics.register(&mut registry);
+        self.drift.metrics().register(&mut registry);
+        self.volatile.register(&mut registry);
+        self.sources.register(&mut registry);
+        registry.register_collector(Box::new(self.ingest.collector()));
+        let endpoints = EndpointCollector {
+            view: self.view.clone(),
+            books: self.books.clone(),
+            clock: self.clock,
+            slow_start_ms: config.policy.slow_start_ms,
+            stale_ms: config.scrape.interval_ms.saturating_mul(SAMPLE_BEATS),
+        };
+        registry.register_collector(Box::new(endpoints));
+        registry.register_collector(Box::new(MemoCollector { memo: self.memo.clone() }));
+        registry
     }
 
     pub(super) fn state_source(&self, readiness: Readiness) -> StateSource {
