@@ -16,6 +16,7 @@ pub mod limits;
 pub mod outcome;
 pub mod path;
 pub mod rank;
+mod rendezvous;
 pub mod report;
 pub mod request;
 pub mod response;

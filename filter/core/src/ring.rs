@@ -9,12 +9,10 @@
 //! The requests in flight are this worker's own: no other count is there when it is needed.
 
 use std::collections::BTreeMap;
-use std::hash::Hasher;
-
-use siphasher::sip::SipHasher13;
 
 use crate::headers::is_endpoint;
 use crate::limits::{CANDIDATES_MAX, ENDPOINTS_MAX};
+use crate::rendezvous::{hash, mix};
 
 /// The endpoints that an indexer knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,21 +129,6 @@ impl Ring {
         let hash = hash(&endpoint);
         self.slots.entry(endpoint).or_insert(Slot { hash, ranks: 1, in_flight: 0, listed: false })
     }
-}
-
-/// The key is fixed, so that every worker has the same orders.
-pub(crate) fn hash(endpoint: &str) -> u64 {
-    let mut hasher = SipHasher13::new();
-    hasher.write(endpoint.as_bytes());
-    hasher.finish()
-}
-
-/// A bijection that spreads every bit over all (the finaliser of SplitMix64).
-pub(crate) fn mix(mut word: u64) -> u64 {
-    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 //!
 //! A pick is known to the others a few milliseconds later. Of requests that come faster than that about one new prefix, each
 //! decider would choose another endpoint, and make a copy of its own. So each has the same order of endpoints for every key
-//! (rendezvous hashing, as [`crate::ring`]), and while picks are unheard, what nobody holds costs more away from the first
+//! (rendezvous hashing, as that of [`crate::ring`]), and while picks are unheard, what nobody holds costs more away from the first
 //! of that order. It is a price, not a rule: a home that is far behind is left.
 //!
 //! The first block that nobody holds, not the first of the prompt: prompts that begin with one system prompt part there.
 
 use std::collections::VecDeque;
 
-use crate::ring::{hash, mix};
+use crate::rendezvous::{hash, mix};
 
 /// A pick is known to the others after so many milliseconds: two until it is told, three on the way.
 const HEARD_AFTER_MS: u64 = 5;
