@@ -12,26 +12,26 @@ SHELL := bash
 
 help:
 	@printf '%s\n' \
-	  'make demo    two emulated engines, Envoy and the indexer; the same load three times; one table' \
-	  'make test    everything that must hold: format, lints, unit tests, filter.wasm, end-to-end cases' \
-	  'make wasm    the filter for Envoy: target/warmpath/filter.wasm' \
-	  'make web     the request reader and the cost rule for browsers: target/warmpath/web/' \
-	  'make lint    format and lints only' \
-	  'make fmt     format the code' \
-	  'make bench   the benchmarks of every crate that has some' \
-	  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
-	  'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
-	  'make chaos   COUNT=200 SEED=1 SECONDS=30 JOBS=4: random faults in everything, under load through Envoy' \
-	  'make outage  SECONDS=10: the same requests with Redis or the indexers frozen, killed and there, beside each other' \
-	  'make mirror-load SECONDS=40: events of 100,000 blocks a second without a mirror, and with one, beside each other' \
+  'make demo    two emulated engines, Envoy and the indexer; the same load three times; one table' \
+  'make test    everything that must hold: format, lints, unit tests, filter.wasm, end-to-end cases' \
+  'make wasm    the filter for Envoy: target/warmpath/filter.wasm' \
+  'make web     the request reader and the cost rule for browsers: target/warmpath/web/' \
+  'make lint    format and lints only' \
+  'make fmt     format the code' \
+  'make bench   the benchmarks of every crate that has some' \
+  'make bench-index TRACE=FILE: the index beside two peers, in one run: a table, and target/bench/index.json' \
+  'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
+  'make chaos   COUNT=200 SEED=1 SECONDS=30 JOBS=4: random faults in everything, under load through Envoy' \
+  'make outage  SECONDS=10: the same requests with Redis or the indexers frozen, killed and there, beside each other' \
+  'make mirror-load SECONDS=40: events of 100,000 blocks a second without a mirror, and with one, beside each other' \
   'make overhead: what Warmpath adds to a request, beside an Envoy without the filter and beside a bare call' \
-	  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
-	  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
-	  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
-	  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
-	  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
-	  'make setup   what the others need: system packages, Envoy, tokenizer files (they call what they need of it themselves)' \
-	  'make clean   remove build results; what was fetched stays in the cache folder'
+  'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
+  'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
+  'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
+  'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
+  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
+  'make setup   what the others need: system packages, Envoy, tokenizer files (they call what they need of it themselves)' \
+  'make clean   remove build results; what was fetched stays in the cache folder'
 
 # What the tests take: besides what running takes, Redis and a browser.
 setup:

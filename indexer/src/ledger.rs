@@ -71,6 +71,22 @@ pub struct Forecast {
     pub reachable_tokens: u32,
 }
 
+#[cfg(test)]
+impl Forecast {
+    /// A prompt of which nothing is known.
+    pub(crate) fn of_nothing() -> Self {
+        Self {
+            model: None,
+            policy: "cost",
+            cached_tokens: Vec::new(),
+            prompt_tokens: None,
+            work_tokens: None,
+            size_tokens: 0,
+            reachable_tokens: 0,
+        }
+    }
+}
+
 /// What can happen to a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

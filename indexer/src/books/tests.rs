@@ -1,8 +1,7 @@
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::*;
-use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::Load;
 use crate::reported::{Decided, Reported};
 
@@ -11,16 +10,8 @@ const LEASE: u64 = 1000;
 /// Two indexers' view of the same two endpoints, under places of their own.
 fn fleet() -> Snapshot {
     let mut fleet = Fleet::new(3);
-    let endpoints = [1, 2].map(|host| EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, host], 80)),
-        model: ModelIndex(0),
-        ranks: 2,
-        events: None,
-        replay: None,
-        ports: Ports::default(),
-        capacity: crate::fleet::Capacity::default(),
-        zone: None,
-    });
+    let endpoints =
+        [1, 2].map(|host| EndpointSpec { ranks: 2, ..EndpointSpec::plain(([10, 0, 0, host], 80)) });
     fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
     fleet.snapshot()
 }
@@ -41,15 +32,7 @@ fn placed(endpoint: &str, rank: u32) -> Placed {
 }
 
 fn forecast() -> Forecast {
-    Forecast {
-        model: None,
-        policy: "cost",
-        cached_tokens: Vec::new(),
-        prompt_tokens: None,
-        work_tokens: None,
-        size_tokens: 0,
-        reachable_tokens: 0,
-    }
+    Forecast::of_nothing()
 }
 
 fn place(fleet: &Snapshot, endpoint: &str, rank: usize) -> StreamId {

@@ -7,21 +7,16 @@ use super::candidates::{Circumstances, gather};
 use super::ranking::Ranking;
 use super::*;
 use crate::engines::{Census, ListedAdapter};
-use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Ports, Sample};
+use crate::fleet::{EndpointSpec, Fleet, Heard, ModelIndex, Observation, Sample};
 use crate::ledger::{Ledger, Reservation};
 
 /// Two endpoints of model 0, the second with two ranks, and one of model 1.
 fn fleet() -> Snapshot {
     let mut fleet = Fleet::new(1);
     let endpoints = [(1, 0, 1), (2, 0, 2), (3, 1, 1)].map(|(host, model, ranks)| EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, host], 80)),
         model: ModelIndex(model),
         ranks,
-        events: None,
-        replay: None,
-        ports: Ports::default(),
-        capacity: crate::fleet::Capacity::default(),
-        zone: None,
+        ..EndpointSpec::plain(([10, 0, 0, host], 80))
     });
     fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
     fleet.snapshot()

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::{EndpointSpec, Fleet, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation};
 
 const BEAT: u64 = 1000;
 
@@ -10,14 +10,8 @@ fn address(host: u8) -> SocketAddr {
 /// Endpoints by their last octet, each with its model.
 fn fleet(endpoints: &[(u8, usize)]) -> Snapshot {
     let specs = endpoints.iter().map(|(host, model)| EndpointSpec {
-        address: address(*host),
         model: ModelIndex(*model),
-        ranks: 1,
-        events: None,
-        replay: None,
-        ports: Ports::default(),
-        capacity: crate::fleet::Capacity::default(),
-        zone: None,
+        ..EndpointSpec::plain(address(*host))
     });
     let mut fleet = Fleet::new(1);
     fleet.apply(Observation::Listed { source: 0, endpoints: specs.collect() });

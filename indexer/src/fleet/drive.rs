@@ -141,7 +141,6 @@ impl FleetDriver {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
 
     use parking_lot::RwLock;
     use warmpath_kv::{Index, IndexLimits, KeyHasher};
@@ -149,20 +148,15 @@ mod tests {
     use super::*;
     use crate::books::{DecisionIds, IndexerId, Placed};
     use crate::config::StreamAddress;
-    use crate::fleet::{Capacity, EndpointSpec, ModelIndex};
+    use crate::fleet::EndpointSpec;
     use crate::ingest::IngestConfig;
     use crate::ledger::{Event, Forecast};
 
     fn listed(hosts: &[u8]) -> Observation {
         let endpoints = hosts.iter().map(|host| EndpointSpec {
-            address: SocketAddr::from(([127, 0, 0, *host], 1)),
-            model: ModelIndex(0),
-            capacity: Capacity::default(),
-            zone: None,
             ranks: 2,
             events: Some(StreamAddress::new(format!("127.0.0.{host}"), 1)),
-            replay: None,
-            ports: Ports::default(),
+            ..EndpointSpec::plain(([127, 0, 0, *host], 1))
         });
         Observation::Listed { source: 0, endpoints: endpoints.collect() }
     }
@@ -199,15 +193,7 @@ mod tests {
             lease_ms: 1000,
             expected: None,
         };
-        let forecast = Forecast {
-            model: None,
-            policy: "cost",
-            cached_tokens: Vec::new(),
-            prompt_tokens: None,
-            work_tokens: None,
-            size_tokens: 0,
-            reachable_tokens: 0,
-        };
+        let forecast = Forecast::of_nothing();
         driver.books.lock().reserve(id, place, placed, forecast, clock.now()).unwrap();
 
         driver.observe(listed(&[2]));

@@ -80,6 +80,21 @@ impl Default for Capacity {
 // === impl EndpointSpec ===
 
 impl EndpointSpec {
+    /// One rank of the first model, of which nothing else is known.
+    #[cfg(test)]
+    pub(crate) fn plain(address: impl Into<SocketAddr>) -> Self {
+        Self {
+            address: address.into(),
+            model: ModelIndex(0),
+            ranks: 1,
+            events: None,
+            replay: None,
+            ports: Ports::default(),
+            capacity: Capacity::default(),
+            zone: None,
+        }
+    }
+
     /// None: its model is not configured, which a checked configuration rules out.
     pub fn of_static(endpoint: &StaticEndpoint, models: &[ModelConfig]) -> Option<Self> {
         Some(Self {

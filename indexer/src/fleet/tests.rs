@@ -2,16 +2,7 @@ use super::*;
 use crate::config::StreamAddress;
 
 fn spec(host: u8) -> EndpointSpec {
-    EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, host], 8000)),
-        model: ModelIndex(0),
-        ranks: 2,
-        events: None,
-        replay: None,
-        ports: Ports::default(),
-        capacity: Capacity::default(),
-        zone: None,
-    }
+    EndpointSpec { ranks: 2, ..EndpointSpec::plain(([10, 0, 0, host], 8000)) }
 }
 
 fn listed(source: usize, hosts: &[u8]) -> Observation {

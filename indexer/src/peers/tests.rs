@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 use warmpath_kv::{Index, IndexLimits, KeyHasher, Millis};
 use warmpath_proto::v1::ledger_change::What;
@@ -7,7 +6,7 @@ use warmpath_proto::v1::ledger_change::What;
 use super::*;
 use crate::answers::ResponseKey;
 use crate::books::{DecisionIds, Placed};
-use crate::fleet::{EndpointSpec, Fleet, ModelIndex, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::{Event, Forecast};
 use crate::lookups::Lookups;
 
@@ -24,16 +23,7 @@ struct Indexer {
 impl Indexer {
     fn new() -> Self {
         let mut fleet = Fleet::new(3);
-        let endpoints = [1, 2].map(|host| EndpointSpec {
-            address: SocketAddr::from(([10, 0, 0, host], 80)),
-            model: ModelIndex(0),
-            ranks: 1,
-            events: None,
-            replay: None,
-            ports: Ports::default(),
-            capacity: crate::fleet::Capacity::default(),
-            zone: None,
-        });
+        let endpoints = [1, 2].map(|host| EndpointSpec::plain(([10, 0, 0, host], 80)));
         fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
         let view = Arc::new(View::default());
         view.publish(fleet.snapshot());
@@ -63,15 +53,7 @@ impl Indexer {
             lease_ms: 1000,
             expected: None,
         };
-        let forecast = Forecast {
-            model: None,
-            policy: "cost",
-            cached_tokens: Vec::new(),
-            prompt_tokens: None,
-            work_tokens: None,
-            size_tokens: 0,
-            reachable_tokens: 0,
-        };
+        let forecast = Forecast::of_nothing();
         self.books.lock().reserve(id, place, placed, forecast, Millis(0)).unwrap();
         id.0
     }

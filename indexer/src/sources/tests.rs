@@ -1,9 +1,7 @@
-use std::net::SocketAddr;
-
 use warmpath_kv::StaleBy;
 
 use super::*;
-use crate::fleet::{Capacity, EndpointSpec, Fleet, ModelIndex, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation, Ports};
 
 fn stream(id: u32, trust: Trust, batches: u64) -> StreamStatus {
     let mut status = StreamStatus::new(StreamId(id), format!("10.0.0.{id}:8000"), 0);
@@ -134,16 +132,8 @@ fn a_process_that_stood_still_distrusts_nobody_for_events_that_it_has_not_read()
 fn an_engine_that_does_not_say_where_it_publishes_is_missing_after_a_while() {
     let watch = SourceWatch::default();
     let mut fleet = Fleet::new(3);
-    let endpoints = [(1, Ports::Engine(None)), (2, Ports::Offset)].map(|(host, ports)| EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, host], 8000)),
-        model: ModelIndex(0),
-        ranks: 1,
-        events: None,
-        replay: None,
-        ports,
-        capacity: Capacity::default(),
-        zone: None,
-    });
+    let endpoints = [(1, Ports::Engine(None)), (2, Ports::Offset)]
+        .map(|(host, ports)| EndpointSpec { ports, ..EndpointSpec::plain(([10, 0, 0, host], 8000)) });
     fleet.apply(Observation::Listed { source: 0, endpoints: endpoints.into() });
     let look = |now| {
         let new = watch.look(&fleet.snapshot(), &[], Millis(now)).new;

@@ -1,19 +1,11 @@
-use std::net::SocketAddr;
-
 use super::*;
 use crate::config::StreamAddress;
-use crate::fleet::{Capacity, EndpointSpec, Fleet, ModelIndex, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation};
 
 fn listed(source: usize, hosts: &[u8]) -> Observation {
     let endpoints = hosts.iter().map(|host| EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, *host], 80)),
-        model: ModelIndex(0),
-        ranks: 1,
         events: Some(StreamAddress::new(format!("10.0.0.{host}"), 1)),
-        replay: None,
-        ports: Ports::default(),
-        capacity: Capacity::default(),
-        zone: None,
+        ..EndpointSpec::plain(([10, 0, 0, *host], 80))
     });
     Observation::Listed { source, endpoints: endpoints.collect() }
 }

@@ -1,5 +1,3 @@
-use std::net::SocketAddr;
-
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
@@ -13,7 +11,7 @@ use crate::books::DecisionIds;
 use crate::config::Config;
 use crate::decide::metrics::DecideMetrics;
 use crate::drift::{DriftMetrics, DriftWatch};
-use crate::fleet::{Capacity, EndpointSpec, Fleet, ModelIndex, Observation, Ports};
+use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::Forecast;
 use crate::models::Registry;
 use crate::receipts::Receipts;
@@ -24,16 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn endpoints(view: &View) {
     let mut fleet = Fleet::new(3);
-    let spec = EndpointSpec {
-        address: SocketAddr::from(([10, 0, 0, 1], 80)),
-        model: ModelIndex(0),
-        ranks: 1,
-        events: None,
-        replay: None,
-        ports: Ports::default(),
-        capacity: Capacity::default(),
-        zone: None,
-    };
+    let spec = EndpointSpec::plain(([10, 0, 0, 1], 80));
     fleet.apply(Observation::Listed { source: 0, endpoints: vec![spec] });
     view.publish(fleet.snapshot());
 }
@@ -120,15 +109,7 @@ impl Indexer {
             lease_ms: 60_000,
             expected: None,
         };
-        let forecast = Forecast {
-            model: None,
-            policy: "cost",
-            cached_tokens: Vec::new(),
-            prompt_tokens: None,
-            work_tokens: None,
-            size_tokens: 0,
-            reachable_tokens: 0,
-        };
+        let forecast = Forecast::of_nothing();
         self.books.lock().reserve(id, place, placed, forecast, Millis(0)).unwrap();
         id
     }
