@@ -15,8 +15,14 @@ use crate::rank::Policy;
 const UPSTREAM_BYTES_MAX: usize = 127 - 2 * FIELD_BYTES;
 /// How often a call is made again, as an encoded number: of three indexers two may be gone.
 const RETRIES: &str = "\u{8}\u{2}";
-/// The connection was not made, the stream was not taken, or it broke before an answer came.
-const RETRY_ON: &str = "connect-failure,refused-stream,reset";
+/// Any end of a stream before an answer: the connection was not made, the stream was not taken, or it broke.
+const RETRY_ON: &str = "reset";
+/// Type of the rule that a call is not made again to an indexer that it failed at. Nothing stands before the slash, where
+/// a host usually does and nobody looks, because the whole policy must stay below 128 bytes.
+const PREVIOUS_HOSTS: &str = "/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate";
+/// How often the proxy chooses anew while that rule refuses its choice, as the field of an encoded number. Where all were
+/// asked it then asks one again.
+const CHOICES: &str = "\u{30}\u{a}";
 /// Longest name of a header.
 const GROUP_HEADER_BYTES_MAX: usize = 256;
 /// Tag and length before a protobuf field.
@@ -128,16 +134,17 @@ fn grpc_service(cluster: &str, authority: &str) -> String {
     field(1, &inner) + &field(6, &retry_policy())
 }
 
-/// `RetryPolicy{retry_back_off{base_interval, max_interval}, num_retries, retry_on}`, encoded: a call to an indexer that
-/// has just gone is made again to another one, within the same deadline. An indexer that is slow is not asked twice.
-/// The proxy does it, because a call made from within the callback of another one's failure is more than the SDK allows.
+/// `RetryPolicy{retry_back_off{base_interval, max_interval}, num_retries, retry_on, retry_host_predicate{name,
+/// typed_config{type_url}}, host_selection_retry_max_attempts}`, encoded: a call to an indexer that has just gone is made
+/// again to another one, within the same deadline. An indexer that is slow is not asked twice. The proxy does it, because a call made from within the callback of another one's failure is more than the SDK allows.
 fn retry_policy() -> String {
     // 1.00013 ms in nanoseconds: the proxy takes no less than 1 ms, and the bytes of this number are UTF-8.
     let base_interval = "\u{10}\u{85}=";
     // 16 s: the proxy also takes it as the time that one attempt may take, so it must be above any deadline.
     let max_interval = "\u{8}\u{10}";
     let back_off = field(1, base_interval) + &field(2, max_interval);
-    field(1, &back_off) + &field(2, RETRIES) + &field(3, RETRY_ON)
+    let another = field(1, "previous_hosts") + &field(2, &field(1, PREVIOUS_HOSTS));
+    field(1, &back_off) + &field(2, RETRIES) + &field(3, RETRY_ON) + &field(5, &another) + CHOICES
 }
 
 /// A length-delimited protobuf field of at most 127 bytes.
