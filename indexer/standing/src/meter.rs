@@ -110,8 +110,7 @@ impl EndpointMeter {
 
     /// It refused connections and takes them again: should it be ejected, it may be tried at once.
     pub fn come_back(&self, now: Millis) {
-        // No number of failures matters where none is heard.
-        self.hear(Heard::Back, Outliers { failures: 0, eject_ms: 0 }, now);
+        self.outlier.lock().come_back(now);
         self.begin(now);
     }
 

@@ -8,8 +8,8 @@
 //!     └────────────────────────────────────────────────────── Answered ────┘
 //! ```
 //!
-//! An ejected endpoint whose process refused connections and takes them again is tried at once (`Back`): what ejected it
-//! is gone.
+//! An ejected endpoint whose process refused connections and takes them again is tried at once ([`Outlier::come_back`]): what
+//! ejected it is gone.
 //!
 //! Too many are several in a row, or half of those of late: an endpoint that answers now and then is found too. One
 //! that is probed takes one request at a time. What ends while an endpoint is ejected was sent before, and says nothing
@@ -51,8 +51,6 @@ pub enum Heard {
     Failed,
     /// A request was sent to it.
     Picked,
-    /// It refused connections for a while and takes them again: it is another process.
-    Back,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +109,21 @@ impl Outlier {
         was_trusted
     }
 
+    /// It refused connections for a while and takes them again, so it is another process: where it is ejected it may be
+    /// tried at once.
+    pub(super) fn come_back(&mut self, now: Millis) {
+        if let Standing::Ejected { times, .. } | Standing::Probed { times, .. } = self.standing {
+            self.standing = Standing::Ejected { until: now, times };
+        }
+    }
+
     /// Takes in what was heard; true: that changes whether it is ejected.
     pub(super) fn hear(&mut self, heard: Heard, config: Outliers, now: Millis) -> bool {
         let before = self.is_out();
         match heard {
             Heard::Answered => self.answered = self.answered.plus(1.0, COUNT_MAX, now, HALF_LIFE_MS),
             Heard::Failed => self.failed = self.failed.plus(1.0, COUNT_MAX, now, HALF_LIFE_MS),
-            Heard::Picked | Heard::Back => {}
+            Heard::Picked => {}
         }
         self.standing = self.after(heard, config, now);
         if before && !self.is_out() {
@@ -127,7 +133,7 @@ impl Outlier {
         before != self.is_out()
     }
 
-    /// The only place that says what follows.
+    /// The only place that says what follows from what is heard.
     fn after(&self, heard: Heard, config: Outliers, now: Millis) -> Standing {
         let ejected = |times: u32| Standing::Ejected {
             until: now.plus(
@@ -154,9 +160,6 @@ impl Outlier {
             (Standing::Probed { times, .. }, Heard::Picked) => Standing::Probed { since: now, times },
             (Standing::Probed { .. }, Heard::Answered) => Standing::Trusted { failures: 0 },
             (Standing::Probed { times, .. }, Heard::Failed) => ejected(times.saturating_add(1)),
-            (Standing::Ejected { times, .. } | Standing::Probed { times, .. }, Heard::Back) => {
-                Standing::Ejected { until: now, times }
-            }
             (standing, _) => standing,
         }
     }

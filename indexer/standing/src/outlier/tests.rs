@@ -18,10 +18,10 @@ fn after(heard: &[Event]) -> Outlier {
 
 #[test]
 fn every_transition() {
-    use Heard::{Answered, Back, Failed, Picked};
+    use Heard::{Answered, Failed, Picked};
     let ejected = [(0, Failed), (0, Failed), (0, Failed)];
     let probed = [ejected.as_slice(), &[(5000, Picked)]].concat();
-    let table: [(&[Event], Event, Standing); 14] = [
+    let table: [(&[Event], Event, Standing); 11] = [
         (&[], (0, Failed), Standing::Trusted { failures: 1 }),
         (&[(0, Failed)], (0, Answered), Standing::Trusted { failures: 0 }),
         (&[(0, Failed)], (0, Picked), Standing::Trusted { failures: 1 }),
@@ -33,13 +33,19 @@ fn every_transition() {
         (&probed, (5001, Answered), Standing::Trusted { failures: 0 }),
         (&probed, (5001, Failed), Standing::Ejected { until: Millis(15_001), times: 2 }),
         (&probed, (16_000, Picked), Standing::Probed { since: Millis(16_000), times: 1 }),
-        (&ejected, (70, Back), Standing::Ejected { until: Millis(70), times: 1 }),
-        (&probed, (5001, Back), Standing::Ejected { until: Millis(5001), times: 1 }),
-        (&[(0, Failed)], (1, Back), Standing::Trusted { failures: 1 }),
     ];
     for (history, last, expected) in table {
         let history = [history, &[last]].concat();
         assert_eq!(after(&history).standing(), expected, "{history:?}");
+    }
+    for (history, back_at, expected) in [
+        (ejected.as_slice(), 70, Standing::Ejected { until: Millis(70), times: 1 }),
+        (&probed, 5001, Standing::Ejected { until: Millis(5001), times: 1 }),
+        (&[(0, Failed)], 1, Standing::Trusted { failures: 1 }),
+    ] {
+        let mut outlier = after(history);
+        outlier.come_back(Millis(back_at));
+        assert_eq!(outlier.standing(), expected, "{history:?}, then back at {back_at}");
     }
 }
 
