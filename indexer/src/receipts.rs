@@ -79,6 +79,7 @@ pub struct Considered {
     pub pressure: f64,
     /// A.
     pub active_sequences: u32,
+    /// W.
     pub waiting_sequences: u32,
     /// M.
     pub missing_tokens: u64,
@@ -92,6 +93,8 @@ pub struct Considered {
     pub ramp: f64,
     /// R.
     pub recent_tokens: f64,
+    /// U.
+    pub unknown_tokens: u32,
     /// h.
     pub home_distance: f64,
     /// z + e.
@@ -296,6 +299,7 @@ impl Considered {
             capacity: candidate.capacity,
             ramp: candidate.ramp,
             recent_tokens: candidate.recent_tokens,
+            unknown_tokens: ranked.unknown_tokens,
             home_distance: candidate.home_distance,
             penalty: candidate.penalty,
             last_cold: candidate.last_cold,

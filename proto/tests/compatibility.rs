@@ -85,6 +85,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
                 ramp: 0.1,
                 missing_tokens: 5,
                 recent_tokens: 6.0,
+                ..Default::default()
             }),
         }],
         outcome: v1::Outcome::LoadOnly.into(),
@@ -314,6 +315,31 @@ fn an_older_reader_passes_over_what_it_does_not_know() {
     assert_eq!(read.changes[0].what, Some(FirstWhat::Reserved(reserved)));
     assert_eq!((&read.changes[1].what, &read.changes[2].what), (&None, &None));
     assert!(matches!(read.changes[6].what, Some(FirstWhat::Answered(_))));
+}
+
+/// The terms of a candidate as the first release knew them, written by hand.
+#[derive(Clone, PartialEq, Message)]
+struct FirstTerms {
+    #[prost(double, tag = "1")]
+    cost: f64,
+    #[prost(double, tag = "11")]
+    recent_tokens: f64,
+}
+
+#[test]
+fn an_older_reader_of_terms_passes_over_the_later_ones() {
+    let terms = v1::CostTerms {
+        cost: 1.5,
+        recent_tokens: 6.0,
+        waiting_sequences: 7,
+        unknown_tokens: 8,
+        home_distance: 0.5,
+        ..Default::default()
+    };
+    let read = FirstTerms::decode(terms.encode_to_vec().as_slice()).unwrap();
+    assert_eq!(read, FirstTerms { cost: 1.5, recent_tokens: 6.0 });
+    let written = v1::CostTerms::decode(read.encode_to_vec().as_slice()).unwrap();
+    assert_eq!((written.cost, written.waiting_sequences, written.home_distance), (1.5, 0, 0.0));
 }
 
 /// What a later release adds, this one passes over.

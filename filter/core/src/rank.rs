@@ -86,6 +86,8 @@ pub struct Ranked {
     pub duplicated_tokens: u32,
     /// M: tokens by which the request and what waits before it exceed the room in its KV memory.
     pub missing_tokens: u64,
+    /// U: tokens of the prompt that nobody holds; the same for all.
+    pub unknown_tokens: u32,
 }
 
 /// What the request means for one candidate, whatever the policy.
@@ -210,8 +212,8 @@ impl Fit {
     }
 
     fn ranked(self, index: usize, cost: f64) -> Ranked {
-        let Self { uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens: _ } = self;
-        Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens }
+        let Self { uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens } = self;
+        Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens }
     }
 }
 

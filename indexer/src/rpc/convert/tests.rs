@@ -1,3 +1,4 @@
+use warmpath_core::rank::{self, CostWeights};
 use warmpath_proto::v1::{ChatPrompt, TextPrompts, TokenIds, TokenPrompts};
 
 use super::*;
@@ -97,4 +98,57 @@ fn limits_themselves_are_allowed() {
         ..ScoreRequest::default()
     })
     .unwrap();
+}
+
+/// Whoever has an answer can work out each cost of the cost rule from the terms beside it, and the configured prices.
+#[test]
+fn the_terms_of_an_answer_sum_up_to_its_cost() {
+    let weights = CostWeights { lambda: 1.5, mu: 3.0, memory: 2.0, behind: 0.25, recent: 0.5, agree: 8.0 };
+    let candidate = |cached_tokens, home_distance| rank::Candidate {
+        cached_tokens,
+        queued_tokens: 700,
+        waiting_sequences: 2,
+        active_sequences: 5,
+        kv_usage: 0.9,
+        room_tokens: Some(100),
+        pressure: 0.75,
+        slowness: 1.25,
+        capacity: 2.0,
+        ramp: 0.5,
+        recent_tokens: 300.0,
+        home_distance,
+        penalty: 64.0,
+        last_cold: 0,
+    };
+    let demand = rank::Demand { prompt_tokens: 1000, further_tokens: 0, output_tokens: 50, tie_tokens: 16 };
+    let candidates = [candidate(320, 0.0), candidate(64, 0.5), candidate(0, 1.0)];
+    let mut turn = 0;
+    let mut random = || {
+        turn += 1;
+        turn
+    };
+    let ranked = rank::rank(Policy::Cost(weights), demand, &candidates, 0, &mut random);
+    assert_eq!(ranked.len(), 3);
+    for ranked in ranked {
+        let pick = Pick {
+            endpoint: "10.0.0.1:80".into(),
+            rank: None,
+            candidate: candidates[ranked.index].clone(),
+            ranked,
+        };
+        let wire::Candidate { uncached_tokens, terms, .. } = super::candidate(pick);
+        let terms = terms.unwrap();
+        assert_eq!(terms.unknown_tokens, 680);
+        let own = f64::from(uncached_tokens);
+        let queued = terms.queued_tokens as f64 / terms.ramp;
+        let behind = weights.behind * f64::from(terms.waiting_sequences) * own;
+        let sum = terms.slowness * (queued + own + behind)
+            + weights.lambda * terms.pressure * f64::from(terms.duplicated_tokens)
+            + weights.mu * f64::from(terms.active_sequences) / (terms.capacity * terms.ramp)
+            + weights.memory * terms.missing_tokens as f64
+            + weights.recent * terms.recent_tokens
+            + weights.agree * terms.home_distance * f64::from(terms.unknown_tokens)
+            + terms.penalty;
+        assert!((sum - terms.cost).abs() < 1e-6, "{sum} {terms:?}");
+    }
 }
