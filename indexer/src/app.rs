@@ -78,7 +78,8 @@ impl App {
         let clock = Clock::start();
         let view: Arc<View> = Arc::default();
         let (poller, engines) = Poller::new(config.scrape, clock, view.clone(), metrics.engines.clone());
-        let store = config.redis_access()?.map(|access| redis_store(access, &config));
+        let access = config.redis_access().map_err(|error| error.in_file(file.as_deref()))?;
+        let store = access.map(|access| redis_store(access, &config));
         let core = Core::new(&config, clock, view, engines)?;
         let (reloads, orders) = mpsc::channel(reload::ORDERS_MAX);
         // Admin before the rest, so that the start can be watched.
@@ -111,7 +112,7 @@ impl App {
 
         let model_configs = config.models.clone();
         core.registry.install(tokio::task::spawn_blocking(move || Models::load(&model_configs)).await??);
-        drop(waiting.models);
+        waiting.models.end("loaded");
         spawn_reloader(&mut tasks, core.reloader(config.clone(), file, &metrics), orders, hangups);
         let drain = Duration::from_millis(config.lifecycle.drain_ms);
         Ok(Self { bound, tasks, readiness, drain, ingest: core.ingest })

@@ -4,6 +4,8 @@
 //! key, the value found and the remedy. Nothing else in the program reads a file name, an environment variable or a
 //! default.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -161,6 +163,8 @@ pub struct DnsEndpoints {
     pub zone: Option<String>,
     pub family: AddressFamily,
     pub refresh_ms: u64,
+    /// How long an endpoint is kept that answers leave out while its engine takes connections.
+    pub grace_ms: u64,
 }
 
 /// Which of a name's addresses are endpoints. The proxy's cluster has to take the same (`dns_lookup_family`).
@@ -244,10 +248,19 @@ pub enum LogFormat {
 pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("not YAML: {0}")]
-    Syntax(#[from] serde_yaml_ng::Error),
-    #[error("{} in the configuration:\n{}", count(problems.len()), lines(problems))]
-    Invalid { problems: Vec<Problem> },
+    #[error("{place}: not YAML: {source}")]
+    Syntax { place: Place, source: serde_yaml_ng::Error },
+    #[error("{} in {}:\n{}", count(problems.len()), shown(file.as_deref()), lines(problems))]
+    Invalid { file: Option<PathBuf>, problems: Vec<Problem> },
+}
+
+/// Where in a file something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// None: a text that is in no file.
+    pub file: Option<PathBuf>,
+    /// Line and column, both from 1 on.
+    pub at: Option<(usize, usize)>,
 }
 
 // === impl AddressFamily ===
@@ -269,18 +282,56 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|error| error.in_file(Some(path)))
     }
 
     /// Checks the text of a configuration file.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        check::config(serde_yaml_ng::from_str(text)?)
+        check::config(serde_yaml_ng::from_str(text).map_err(ConfigError::of_yaml)?)
     }
 
     /// The effective configuration, defaults filled in, as YAML.
     pub fn to_yaml(&self) -> Result<String, ConfigError> {
-        Ok(serde_yaml_ng::to_string(self)?)
+        serde_yaml_ng::to_string(self).map_err(ConfigError::of_yaml)
     }
+}
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    /// The same error, said of the file it is in.
+    pub fn in_file(self, path: Option<&Path>) -> Self {
+        let of = |file: Option<PathBuf>| file.or_else(|| path.map(Path::to_owned));
+        match self {
+            Self::Syntax { place: Place { file, at }, source } => {
+                Self::Syntax { place: Place { file: of(file), at }, source }
+            }
+            Self::Invalid { file, problems } => Self::Invalid { file: of(file), problems },
+            other @ Self::Read { .. } => other,
+        }
+    }
+
+    fn of_yaml(source: serde_yaml_ng::Error) -> Self {
+        let at = source.location().map(|location| (location.line(), location.column()));
+        Self::Syntax { place: Place { file: None, at }, source }
+    }
+}
+
+// === impl Place ===
+
+/// As editors take it: `FILE:LINE:COLUMN`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(self.file.as_deref()))?;
+        match self.at {
+            Some((line, column)) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn shown(file: Option<&Path>) -> Cow<'_, str> {
+    file.map_or("the configuration".into(), Path::to_string_lossy)
 }
 
 fn count(problems: usize) -> String {

@@ -4,6 +4,14 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
+#[cfg(test)]
+mod lines;
+mod news;
+
+#[cfg(test)]
+pub(crate) use lines::Lines;
+pub use news::News;
+
 use crate::config::{Log, LogFormat};
 
 const CLIENT_OF_REDIS: &str = "redis=off";

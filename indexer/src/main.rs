@@ -158,7 +158,7 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     if check {
         // All of the start that needs no network.
-        config.redis_access()?;
+        config.redis_access().map_err(|error| error.in_file(Some(path)))?;
         Models::load(&config.models)?;
         print_out(&config.to_yaml()?);
         return Ok(());

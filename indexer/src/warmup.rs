@@ -48,8 +48,7 @@ struct Awaited {
 /// One that is not read up.
 struct Stream {
     has_replay: bool,
-    /// Its drop is the end of the wait.
-    _held: ReadyGuard,
+    held: ReadyGuard,
 }
 
 // === impl Warmup ===
@@ -95,7 +94,9 @@ impl Awaited {
 
     /// Takes in which streams there are, and how far they are. What has come is waited for too, and what has gone is not.
     fn look(&mut self, fleet: &Snapshot, statuses: &[StreamStatus]) {
-        self.streams.retain(|place, _| fleet.by_place(*place).is_some());
+        for (_, stream) in self.streams.extract_if(|place, _| fleet.by_place(*place).is_none()) {
+            stream.held.end("gone");
+        }
         for endpoint in &fleet.endpoints {
             for (number, rank) in (0..).zip(&endpoint.ranks) {
                 if !self.seen.insert(rank.place) {
@@ -103,17 +104,22 @@ impl Awaited {
                 }
                 let Some(source) = endpoint.spec.source(number) else { continue };
                 let held = self.readiness.wait_for(format!("stream {}/{number}", endpoint.name));
-                let stream = Stream { has_replay: source.replay.is_some(), _held: held };
+                let stream = Stream { has_replay: source.replay.is_some(), held };
                 self.streams.insert(rank.place, stream);
             }
         }
         // Not before their streams have guards of their own.
-        if fleet.listed >= self.listings {
-            self.fleet = None;
+        if fleet.listed >= self.listings
+            && let Some(fleet) = self.fleet.take()
+        {
+            fleet.end("named");
         }
         for status in statuses {
-            if self.streams.get(&status.id).is_some_and(|stream| is_settled(status, stream.has_replay)) {
-                self.streams.remove(&status.id);
+            let Some(stream) = self.streams.get(&status.id) else { continue };
+            if let Some(result) = settled(status, stream.has_replay)
+                && let Some(stream) = self.streams.remove(&status.id)
+            {
+                stream.held.end(result);
             }
         }
     }
@@ -122,22 +128,28 @@ impl Awaited {
         self.fleet.is_none() && self.streams.is_empty()
     }
 
-    fn give_up(&self) {
+    fn give_up(&mut self) {
         if !self.streams.is_empty() {
             let streams = self.streams.len();
             tracing::warn!(streams, "event streams are not read up in time; ready without their hits");
         }
-        if self.fleet.is_some() {
+        for (_, stream) in self.streams.drain() {
+            stream.held.end("late");
+        }
+        if let Some(fleet) = self.fleet.take() {
             tracing::warn!("a DNS name of endpoints has given none in time; ready without them");
+            fleet.end("late");
         }
     }
 }
 
-/// Whether waiting longer would bring nothing: its history is read, or there is none to ask for.
-fn is_settled(status: &StreamStatus, has_replay: bool) -> bool {
+/// How a stream is if waiting longer would bring nothing: its history is read, or there is none to ask for.
+fn settled(status: &StreamStatus, has_replay: bool) -> Option<&'static str> {
     match status.trust {
-        Trust::Live | Trust::Degraded(_) | Trust::Silent => true,
-        Trust::Recovering => !has_replay && status.is_connected,
-        Trust::Stale(_) => false,
+        Trust::Live => Some("read up"),
+        Trust::Degraded(_) => Some("incomplete"),
+        Trust::Silent => Some("silent"),
+        Trust::Recovering if !has_replay && status.is_connected => Some("connected"),
+        Trust::Recovering | Trust::Stale(_) => None,
     }
 }

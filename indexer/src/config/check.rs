@@ -37,7 +37,7 @@ pub(super) fn config(value: Value) -> Result<Config, ConfigError> {
         log: log(root.mapping("log", p), p),
     };
     root.finish(p);
-    problems.into_result(config).map_err(|problems| ConfigError::Invalid { problems })
+    problems.into_result(config).map_err(|problems| ConfigError::Invalid { file: None, problems })
 }
 
 fn listen(mut fields: Fields, p: &mut Problems) -> Listen {

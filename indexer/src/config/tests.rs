@@ -22,7 +22,7 @@ endpoints:
   static:
     - { address: "127.0.0.1:8100", events: "tcp://127.0.0.1:5557", replay: "tcp://h:5562", ranks: 2, rank_ports: engine, model: qwen3, capacity: 2.5, zone: a }
   dns:
-    - { name: vllm-headless, port: 8000, events_port: 5557, rank_ports: shared, model: other, family: ipv6, refresh_ms: 1000 }
+    - { name: vllm-headless, port: 8000, events_port: 5557, rank_ports: shared, model: other, family: ipv6, refresh_ms: 1000, grace_ms: 0 }
 outliers: { failures: 0 }
 receipts: { keep: 10, log_percent: 0.5 }
 scrape: { interval_ms: 250 }
@@ -38,7 +38,7 @@ log: { format: text, level: "info,warmpath_indexer=debug" }
 /// The paths of all problems with this text.
 fn problems(text: &str) -> Vec<String> {
     match Config::parse(text) {
-        Err(ConfigError::Invalid { problems }) => problems.iter().map(|p| p.path().to_owned()).collect(),
+        Err(ConfigError::Invalid { problems, .. }) => problems.iter().map(|p| p.path().to_owned()).collect(),
         Ok(_) => Vec::new(),
         other => panic!("expected problems, got {other:?}"),
     }
@@ -216,10 +216,26 @@ fn values_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_is_no_yaml_is_refused_with_its_place() {
-    let error = Config::parse("a: [").unwrap_err();
-    assert!(matches!(error, ConfigError::Syntax(_)));
-    assert!(error.to_string().contains("line"), "{error}");
+fn what_is_no_yaml_is_refused_with_its_file_and_place() {
+    let text = "listen:\n  grpc: \"127.0.0.1:1\"\n  admin: [7\n";
+    let place = |error: &ConfigError| match error {
+        ConfigError::Syntax { place, .. } => place.clone(),
+        other => panic!("{other}"),
+    };
+    let error = Config::parse(text).unwrap_err();
+    let at = place(&error).at;
+    assert_eq!(at.map(|(line, _)| line), Some(4), "{error}");
+    let file = std::env::temp_dir().join(format!("warmpath-no-yaml-{}.yaml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let error = Config::load(&file).unwrap_err();
+    std::fs::write(&file, "listen: { grpc: 7 }").unwrap();
+    let invalid = Config::load(&file).unwrap_err().to_string();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(place(&error), Place { file: Some(file.clone()), at });
+    let (line, column) = at.unwrap();
+    let begins = format!("{}:{line}:{column}: not YAML: ", file.display());
+    assert!(error.to_string().starts_with(&begins), "{error}");
+    assert!(invalid.starts_with(&format!("1 mistake in {}:\n  listen.grpc: ", file.display())), "{invalid}");
 }
 
 /// Every key is in the README with its default.

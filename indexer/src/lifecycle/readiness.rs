@@ -17,12 +17,17 @@ struct State {
     started: Instant,
 }
 
-/// Holds readiness back until it is dropped.
+/// Holds readiness back until it is ended, or dropped.
 #[derive(Debug)]
 pub struct ReadyGuard {
     state: Arc<State>,
     number: u64,
+    /// How the wait ended.
+    result: &'static str,
 }
+
+/// Of a wait that nobody ended: whoever waited was cut short.
+const GIVEN_UP: &str = "given up";
 
 // === impl Readiness ===
 
@@ -40,7 +45,7 @@ impl Readiness {
         let mut pending = self.0.pending.lock();
         let number = pending.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
         pending.push((number, name.into()));
-        ReadyGuard { state: self.0.clone(), number }
+        ReadyGuard { state: self.0.clone(), number, result: GIVEN_UP }
     }
 
     /// Not ready from now on: the program is on its way out.
@@ -65,6 +70,13 @@ impl Default for Readiness {
 
 // === impl ReadyGuard ===
 
+impl ReadyGuard {
+    /// The wait is over. `result`: how it ended, for the log, such as `answered` or `late`.
+    pub fn end(mut self, result: &'static str) {
+        self.result = result;
+    }
+}
+
 impl Drop for ReadyGuard {
     fn drop(&mut self) {
         let mut pending = self.state.pending.lock();
@@ -73,9 +85,9 @@ impl Drop for ReadyGuard {
         let waiting = pending.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ");
         let elapsed_ms = self.state.started.elapsed().as_millis();
         if waiting.is_empty() {
-            tracing::info!(done = name, elapsed_ms, "ready");
+            tracing::info!(waited_for = name, result = self.result, elapsed_ms, "ready");
         } else {
-            tracing::info!(done = name, elapsed_ms, waiting, "not ready yet");
+            tracing::info!(waited_for = name, result = self.result, elapsed_ms, waiting, "not ready yet");
         }
     }
 }

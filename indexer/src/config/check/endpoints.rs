@@ -15,6 +15,8 @@ use super::DURATION_MS;
 const RANKS: (u64, u64) = (1, 1024);
 /// Capacity weights: a hundredth to a hundred times a reference endpoint.
 const CAPACITY: (f64, f64) = (0.01, 100.0);
+/// Grace of an endpoint that answers leave out, from none to an hour.
+const GRACE_MS: (u64, u64) = (0, 3_600_000);
 /// Endpoints in a set, as the filter takes them.
 const ENDPOINTS_MAX: usize = 4096;
 
@@ -99,6 +101,7 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
     let (capacity, zone) = (capacity(&mut fields, p), fields.text("zone", p));
     let family = family(&mut fields, p);
     let refresh_ms = fields.number("refresh_ms", DURATION_MS, defaults::DNS_REFRESH_MS, p);
+    let grace_ms = fields.number("grace_ms", GRACE_MS, defaults::DNS_GRACE_MS, p);
     fields.finish(p);
     Some(DnsEndpoints {
         name,
@@ -112,6 +115,7 @@ fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -
         zone,
         family,
         refresh_ms,
+        grace_ms,
     })
 }
 

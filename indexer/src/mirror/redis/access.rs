@@ -69,7 +69,7 @@ impl RedisAccess {
             sentinel_user.password = sentinel_password_file.clone().map(Password::File);
         }
         if !problems.is_empty() {
-            return Err(ConfigError::Invalid { problems });
+            return Err(ConfigError::Invalid { file: None, problems });
         }
         let written = config.password.clone().map(Password::Written);
         Ok(Self {

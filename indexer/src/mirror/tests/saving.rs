@@ -1,9 +1,8 @@
 //! What a saver says of a Redis that does not do what it should.
 
-use std::io;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use proxy::SlowWay;
 use tokio_util::sync::CancellationToken;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
@@ -11,39 +10,17 @@ use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use super::*;
 use crate::clock::Clock;
 use crate::ingest::{self, IngestConfig};
+use crate::logs::Lines;
 
 /// Rounds of saving follow each other so fast that a line for each would be a flood.
 const INTERVAL: Duration = Duration::from_millis(10);
-
-/// What is logged while it lives, line by line.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock()).into_owned()
-    }
-}
 
 /// Row E29 of the bug log: a Redis that was slower than its time limit made millions of lines. Slow, then in time, then
 /// slow again, then gone.
 #[tokio::test]
 async fn e29_the_log_gets_at_most_a_line_a_second() {
     let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = lines.begin();
     let mut server = RedisServer::start(&[]);
     let way = SlowWay::to(server.address(), 50).await;
     let settings = format!("mirror: {{ redis: \"{}\", timeout_ms: 30 }}", way.address);
