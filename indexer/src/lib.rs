@@ -37,6 +37,7 @@ pub mod peers;
 pub mod receipts;
 pub mod report;
 pub mod reported;
+pub mod resolve;
 pub mod rpc;
 pub mod sources;
 pub mod start;

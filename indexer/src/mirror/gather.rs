@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use super::format::Saved;
-use super::load::{LeftAlone, Loaded, load, read_all};
+use super::load::{LeftAlone, Loaded, load_into, read_all};
 use super::metrics::MirrorMetrics;
 use super::peers::{Offer, Peers};
+use super::room::Room;
 use super::store::{Secret, Store, StreamName};
 use crate::lifecycle::ReadyGuard;
 
-/// Where images may come from. The guards are dropped when each has answered, or has not in time.
+/// Where images may come from. The guards are ended when each has answered, or has not in time.
 #[derive(Debug)]
 pub struct Sources<S> {
     pub store: Option<(S, ReadyGuard)>,
@@ -33,21 +34,27 @@ pub async fn gather<S: Store>(
     patience: Duration,
     metrics: &MirrorMetrics,
 ) -> Loaded {
-    let end = Instant::now() + patience;
+    let (end, room) = (Instant::now() + patience, Room::default());
     let (peers, asking) = sources.peers.unzip();
     let offers = match peers {
         Some(peers) => peers.offers(patience).await,
         None => Vec::new(),
     };
+    let peers_result = if offers.is_empty() { "no answer" } else { "answered" };
     let own = most_known(&offers).unwrap_or(own);
     let loaded = match sources.store {
-        Some((store, _asking)) => {
-            load(&store, own, end.saturating_duration_since(Instant::now()), metrics).await
+        Some((store, asking)) => {
+            let left = end.saturating_duration_since(Instant::now());
+            let (loaded, error) = load_into(&room, &store, own, left, metrics).await;
+            asking.end(error.unwrap_or("answered"));
+            loaded
         }
         None => Loaded::nothing(own),
     };
-    let loaded = with_fresher(loaded, offers, end, metrics).await;
-    drop(asking);
+    let loaded = with_fresher(loaded, offers, (end, &room), metrics).await;
+    if let Some(asking) = asking {
+        asking.end(peers_result);
+    }
     loaded
 }
 
@@ -58,14 +65,19 @@ fn most_known(offers: &[Offer]) -> Option<Secret> {
 }
 
 /// What peers know later than the store takes the place of the store's.
-async fn with_fresher(loaded: Loaded, offers: Vec<Offer>, end: Instant, metrics: &MirrorMetrics) -> Loaded {
+async fn with_fresher(
+    loaded: Loaded,
+    offers: Vec<Offer>,
+    (end, room): (Instant, &Room),
+    metrics: &MirrorMetrics,
+) -> Loaded {
     let Loaded { secret, mut saved } = loaded;
     let known: HashMap<&StreamName, u64> =
         saved.iter().map(|saved| (&saved.name, saved.last_made_us)).collect();
     let offers: Vec<Offer> = offers.into_iter().filter(|offer| offer.secret == secret).collect();
     let shares = shares(offers.iter().map(|offer| &offer.streams), &known);
     let asked = offers.into_iter().zip(shares).filter(|(_, share)| !share.is_empty());
-    let images = join_all(asked.map(|(offer, share)| offer.images(share, end))).await;
+    let images = join_all(asked.map(|(offer, share)| offer.images(share, end, room))).await;
     let images: Vec<_> = images.into_iter().flatten().collect();
     if images.is_empty() {
         return Loaded { secret, saved };

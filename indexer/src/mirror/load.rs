@@ -10,13 +10,12 @@ use warmpath_kv::{Index, IndexLimits, KeyHasher, StreamId};
 
 use super::format::{self, Saved, secret_check};
 use super::metrics::{MirrorMetrics, Restore};
+use super::room::Room;
 use super::store::{Secret, Store, StoreError};
 use crate::ingest::Resumable;
 
 /// Images asked for at once: some megabytes each, and a round trip for all of them together.
 const IMAGES_AT_ONCE: usize = 4;
-/// Bytes of images that are taken at most: more blocks than any index here has room for.
-pub(super) const IMAGE_BYTES_MAX: usize = 4 << 30;
 /// Images in a row that cannot be had, after which no more are asked for: it is not them, then.
 const FAILURES_MAX: usize = 3;
 
@@ -96,13 +95,24 @@ impl LeftAlone {
 /// Asks the store, for at most `patience`. Whatever happens the program can start: without a store's answer, with `own`
 /// as the secret and with nothing saved; with an answer that breaks off, with what came before.
 pub async fn load(store: &impl Store, own: Secret, patience: Duration, metrics: &MirrorMetrics) -> Loaded {
+    load_into(&Room::default(), store, own, patience, metrics).await.0
+}
+
+/// The same, for as much as there is `room`, with the reason where the store gave nothing.
+pub(super) async fn load_into(
+    room: &Room,
+    store: &impl Store,
+    own: Secret,
+    patience: Duration,
+    metrics: &MirrorMetrics,
+) -> (Loaded, Option<&'static str>) {
     let end = Instant::now() + patience;
     let secret = match within(end, store.agree(own)).await {
         Ok(agreed) => agreed.secret,
         Err(error) => {
             metrics.count_error(error.reason());
             tracing::warn!(%error, "the mirror gave nothing");
-            return Loaded::nothing(own);
+            return (Loaded::nothing(own), Some(error.reason()));
         }
     };
     let names = match within(end, store.names()).await {
@@ -111,16 +121,16 @@ pub async fn load(store: &impl Store, own: Secret, patience: Duration, metrics: 
         Err(error) => {
             metrics.count_error(error.reason());
             tracing::warn!(%error, "the mirror gave no images");
-            return Loaded::nothing(secret);
+            return (Loaded::nothing(secret), Some(error.reason()));
         }
     };
     let mut left_alone = LeftAlone::default();
-    let images = images(store, names, end, &mut left_alone, metrics).await;
+    let images = images((store, room), names, end, &mut left_alone, metrics).await;
     let (count, bytes) = (images.len(), images.iter().map(Bytes::len).sum::<usize>());
     let saved = read_all(images, secret, &mut left_alone).await;
     left_alone.tell(metrics);
     tracing::info!(images = count, bytes, usable = saved.len(), "the mirror answered");
-    Loaded { secret, saved }
+    (Loaded { secret, saved }, None)
 }
 
 /// What is asked, unless it is too late for it.
@@ -134,33 +144,30 @@ async fn within<T>(
 
 /// Those that can be had before `end`, those saved last first.
 async fn images(
-    store: &impl Store,
+    (store, room): (&impl Store, &Room),
     names: Vec<String>,
     end: Instant,
     left_alone: &mut LeftAlone,
     metrics: &MirrorMetrics,
 ) -> Vec<Bytes> {
     let asked = names.into_iter().map(|name| async move {
-        let image = within(end, store.image(&name)).await;
+        let image = within(end, store.image(&name, room)).await;
         (name, image)
     });
     let mut asked = stream::iter(asked).buffered(IMAGES_AT_ONCE);
-    let (mut images, mut bytes, mut failures) = (Vec::new(), 0, 0);
+    let (mut images, mut failures) = (Vec::new(), 0);
     while let Some((name, image)) = asked.next().await {
         match image {
             Ok(Some(image)) => {
                 failures = 0;
-                bytes += image.len();
-                if bytes > IMAGE_BYTES_MAX {
-                    left_alone.add(
-                        Restore::Refused,
-                        format!("{name}: {IMAGE_BYTES_MAX} bytes of images are enough"),
-                    );
-                    break;
-                }
                 images.push(image);
             }
             Ok(None) => {}
+            // Smaller ones may have room yet.
+            Err(error @ StoreError::TooLarge { .. }) => {
+                failures = 0;
+                left_alone.add(Restore::Refused, format!("{name}: {error}"));
+            }
             Err(error) => {
                 metrics.count_error(error.reason());
                 left_alone.add(Restore::Unreadable, format!("{name}: {error}"));
@@ -189,7 +196,10 @@ pub(super) async fn read_all(images: Vec<Bytes>, secret: Secret, left_alone: &mu
         }
         (saved, refused)
     });
-    let (saved, refused) = read.await.unwrap_or_default();
+    let (saved, refused) = read
+        .await
+        .inspect_err(|error| tracing::error!(%error, "reading images broke down, a defect; starting without"))
+        .unwrap_or_default();
     left_alone.images.extend(refused);
     saved
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::store::{Agreed, Secret, Store, StoreError, StreamName};
+use super::room::Room;
+use super::store::{Agreed, Forgotten, Secret, Store, StoreError, StreamName};
 
 /// Clones share what they keep.
 #[derive(Clone, Debug)]
@@ -63,12 +64,23 @@ impl Store for MemoryStore {
         Ok(names.into_iter().map(|(_, name)| name).collect())
     }
 
-    async fn image(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+    async fn image(&self, name: &str, room: &Room) -> Result<Option<Bytes>, StoreError> {
         let now = Instant::now();
         let kept = self.kept.lock();
         let mut images = kept.images.iter().filter(|(_, (end, _))| *end > now);
-        let found = images.find(|(stream, _)| stream.to_string() == name);
-        Ok(found.map(|(_, (_, image))| image.clone()))
+        let Some((_, (_, image))) = images.find(|(stream, _)| stream.to_string() == name) else {
+            return Ok(None);
+        };
+        let bytes = image.len();
+        if room.take(bytes) { Ok(Some(image.clone())) } else { Err(StoreError::TooLarge { bytes }) }
+    }
+
+    async fn forget_expired(&self, _from: usize) -> Result<Forgotten, StoreError> {
+        let now = Instant::now();
+        let mut kept = self.kept.lock();
+        let before = kept.images.len();
+        kept.images.retain(|_, (end, _)| *end > now);
+        Ok(Forgotten { names: before - kept.images.len(), next: 0 })
     }
 
     async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {

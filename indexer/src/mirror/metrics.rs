@@ -35,6 +35,7 @@ pub enum Restore {
 pub struct MirrorMetrics {
     pub saves: Family<ByResult, Counter>,
     pub saved_bytes: Counter,
+    pub forgotten: Counter,
     pub given: Counter,
     pub taken: Counter,
     pub errors: Family<ByReason, Counter>,
@@ -53,6 +54,11 @@ impl MirrorMetrics {
             self.saves.clone(),
         );
         registry.register("mirror_saved_bytes", "Bytes of the images saved", self.saved_bytes.clone());
+        registry.register(
+            "mirror_names_forgotten",
+            "Names of streams taken out of the mirror because their images had expired",
+            self.forgotten.clone(),
+        );
         registry.register(
             "mirror_errors",
             "Rounds of saving, and loads, that met an error of the mirror, by its reason (late, unreachable, denied, full, read_only, foreign, refused)",

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures::future::join_all;
 use thiserror::Error;
-use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use warmpath_proto::v1::images_client::ImagesClient;
 use warmpath_proto::v1::{GetImagesRequest, ImageName, ListImagesRequest, ListImagesResponse};
 
-use super::load::IMAGE_BYTES_MAX;
+use super::room::{IMAGE_BYTES_MAX, Room};
 use super::store::{Secret, StreamName};
 use crate::books::IndexerId;
 use crate::config::HostPort;
+use crate::resolve::Resolver;
 
 /// Longest time for all to say what they have: they are on the same network.
 const LIST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ enum PeerError {
     Status(#[from] tonic::Status),
     #[error("no answer in time")]
     Late,
-    #[error("more than {IMAGE_BYTES_MAX} bytes of images, or more images than were asked for")]
+    #[error("more than {IMAGE_BYTES_MAX} bytes of images in all, or more images than were asked for")]
     TooMuch,
 }
 
@@ -98,9 +98,12 @@ impl Peers {
 }
 
 async fn addresses(name: HostPort, patience: Duration) -> Vec<SocketAddr> {
-    let found = timeout(patience, lookup_host((name.host(), name.port()))).await;
-    let found = found.ok().and_then(Result::ok);
-    found.map(|found| found.take(ADDRESSES_MAX).collect()).unwrap_or_default()
+    let found = Resolver::system().addresses(name.host(), name.port(), patience).await;
+    let mut found = found
+        .inspect_err(|error| tracing::debug!(peer = %name, %error, "a peer's name has no addresses"))
+        .unwrap_or_default();
+    found.truncate(ADDRESSES_MAX);
+    found
 }
 
 async fn list(
@@ -130,14 +133,14 @@ impl Offer {
     }
 
     /// Images of these streams: those that have come whole by `end`.
-    pub(super) async fn images(mut self, streams: Vec<StreamName>, end: Instant) -> Vec<Bytes> {
+    pub(super) async fn images(mut self, streams: Vec<StreamName>, end: Instant, room: &Room) -> Vec<Bytes> {
         let wanted = streams.len();
         let streams = streams.into_iter();
         let streams = streams.map(|name| ImageName { endpoint: name.endpoint, rank: name.rank });
         let request = GetImagesRequest { streams: streams.collect() };
         let mut images = Vec::new();
         let left = end.saturating_duration_since(Instant::now());
-        let received = timeout(left, self.receive(request, wanted, &mut images)).await;
+        let received = timeout(left, self.receive(request, wanted, (room, &mut images))).await;
         if let Err(error) = received.unwrap_or(Err(PeerError::Late)) {
             tracing::warn!(peer = %self.peer, %error, wanted, came = images.len(), "a peer gave not all images");
         }
@@ -148,13 +151,12 @@ impl Offer {
         &mut self,
         request: GetImagesRequest,
         wanted: usize,
-        images: &mut Vec<Bytes>,
+        (room, images): (&Room, &mut Vec<Bytes>),
     ) -> Result<(), PeerError> {
         let mut parts = self.client.get(request).await?.into_inner();
-        let (mut image, mut bytes) = (BytesMut::new(), 0);
+        let mut image = BytesMut::new();
         while let Some(part) = parts.message().await? {
-            bytes += part.bytes.len();
-            if bytes > IMAGE_BYTES_MAX || images.len() >= wanted {
+            if images.len() >= wanted || !room.take(part.bytes.len()) {
                 return Err(PeerError::TooMuch);
             }
             image.extend_from_slice(&part.bytes);

@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ::redis::cmd;
 use bytes::Bytes;
 
-use super::store::{Agreed, Secret, Store, StoreError, StreamName};
+use super::room::Room;
+use super::store::{Agreed, Forgotten, Secret, Store, StoreError, StreamName};
 
 mod access;
 mod backoff;
@@ -28,6 +29,13 @@ use link::Link;
 
 /// What `PTTL` says of a key that never expires.
 const NEVER_EXPIRES: i64 = -1;
+
+/// Attempts to read an image that is replaced meanwhile, which happens every ten seconds by default.
+const READS_MAX: usize = 3;
+/// Streams of one store: more than any fleet has.
+const NAMES_MAX: i64 = 1 << 16;
+/// Names looked at for expired images at once: a command for each.
+const NAMES_AT_ONCE: i64 = 32;
 
 /// See the module's documentation.
 #[derive(Clone)]
@@ -48,6 +56,34 @@ impl RedisStore {
     fn key(&self, name: &str) -> String {
         format!("{}:{name}", self.prefix)
     }
+
+    /// Of an image in bytes; 0: there is none.
+    async fn length(&self, name: &str) -> Result<usize, StoreError> {
+        let mut length = cmd("STRLEN");
+        length.arg(self.key(&format!("image:{name}")));
+        self.link.ask(&length).await
+    }
+
+    /// Enters a name among those with an image, with the time that it is.
+    async fn name(&self, name: &str) -> Result<(), StoreError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut add = cmd("ZADD");
+        add.arg(self.key("streams")).arg(millis(now)).arg(name);
+        self.link.ask(&add).await
+    }
+
+    /// Takes out a name whose image has expired. False: another indexer saved a new one at that moment, so the name stays:
+    /// an image is set before its name, hence whichever of the two came first, one of us enters it.
+    async fn forget(&self, name: &str) -> Result<bool, StoreError> {
+        let mut gone = cmd("ZREM");
+        gone.arg(self.key("streams")).arg(name);
+        self.link.ask::<()>(&gone).await?;
+        let is_gone = self.length(name).await? == 0;
+        if !is_gone {
+            self.name(name).await?;
+        }
+        Ok(is_gone)
+    }
 }
 
 impl Store for RedisStore {
@@ -56,8 +92,9 @@ impl Store for RedisStore {
         let mut set = cmd("SET");
         set.arg(&key).arg(&own[..]).arg("NX");
         let set: Option<String> = self.link.ask(&set).await?;
-        let mut get = cmd("GET");
-        get.arg(&key);
+        // No more than can be a secret, and a byte to find out what is none.
+        let mut get = cmd("GETRANGE");
+        get.arg(&key).arg(0).arg(own.len());
         let kept: Vec<u8> = self.link.ask(&get).await?;
         let secret = kept.try_into().map_err(|_| StoreError::Foreign("secret"))?;
         Ok(Agreed { secret, is_new: set.is_some() })
@@ -69,20 +106,54 @@ impl Store for RedisStore {
 
     async fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names = cmd("ZREVRANGE");
-        names.arg(self.key("streams")).arg(0).arg(-1);
+        names.arg(self.key("streams")).arg(0).arg(NAMES_MAX - 1);
         self.link.ask(&names).await
     }
 
-    async fn image(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
-        let mut get = cmd("GET");
-        get.arg(self.key(&format!("image:{name}")));
-        let image: Option<Vec<u8>> = self.link.ask(&get).await?;
-        if image.is_none() {
-            let mut gone = cmd("ZREM");
-            gone.arg(self.key("streams")).arg(name);
-            self.link.ask::<()>(&gone).await?;
+    async fn image(&self, name: &str, room: &Room) -> Result<Option<Bytes>, StoreError> {
+        for _ in 0..READS_MAX {
+            let bytes = self.length(name).await?;
+            if bytes == 0 {
+                self.forget(name).await?;
+                return Ok(None);
+            }
+            if !room.take(bytes) {
+                return Err(StoreError::TooLarge { bytes });
+            }
+            // One byte more than there should be: whoever replaced it meanwhile is found out, at no greater cost.
+            let mut get = cmd("GETRANGE");
+            get.arg(self.key(&format!("image:{name}"))).arg(0).arg(bytes);
+            let image: Vec<u8> = self.link.ask(&get).await.inspect_err(|_| room.give_back(bytes))?;
+            if image.len() == bytes {
+                return Ok(Some(Bytes::from(image)));
+            }
+            room.give_back(bytes);
         }
-        Ok(image.map(Bytes::from))
+        Err(StoreError::Replaced)
+    }
+
+    async fn forget_expired(&self, from: usize) -> Result<Forgotten, StoreError> {
+        let start = i64::try_from(from).unwrap_or(i64::MAX);
+        // From the end, where those are that were saved first.
+        let mut range = cmd("ZREVRANGE");
+        range
+            .arg(self.key("streams"))
+            .arg(-start.saturating_add(NAMES_AT_ONCE))
+            .arg(-start.saturating_add(1));
+        let names: Vec<String> = self.link.ask(&range).await?;
+        let looked_at = names.len();
+        let mut forgotten = 0;
+        for name in names {
+            match self.length(&name).await {
+                Ok(0) => forgotten += usize::from(self.forget(&name).await?),
+                Ok(_) => {}
+                // Somebody else's, which a save will replace.
+                Err(error) if error.reason() == "foreign" => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_last = i64::try_from(looked_at).is_ok_and(|looked_at| looked_at < NAMES_AT_ONCE);
+        Ok(Forgotten { names: forgotten, next: if is_last { 0 } else { from + looked_at - forgotten } })
     }
 
     async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {
@@ -103,13 +174,10 @@ impl Store for RedisStore {
     }
 
     async fn save(&self, stream: &StreamName, image: Bytes) -> Result<(), StoreError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut set = cmd("SET");
         set.arg(self.key(&format!("image:{stream}"))).arg(&image[..]).arg("PX").arg(millis(self.expiry));
         self.link.ask::<()>(&set).await?;
-        let mut add = cmd("ZADD");
-        add.arg(self.key("streams")).arg(millis(now)).arg(stream.to_string());
-        self.link.ask(&add).await
+        self.name(&stream.to_string()).await
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Saver<S> {
     seen: HashMap<StreamId, Seen>,
     /// Rounds so far: each begins with another stream.
     rounds: usize,
+    /// Where the next round looks for names of images that have expired.
+    next_name: usize,
     state: Told,
     told_at: Option<Instant>,
 }
@@ -72,6 +74,7 @@ impl<S: Store> Saver<S> {
             metrics,
             seen: HashMap::new(),
             rounds: 0,
+            next_name: 0,
             state: Told::Nothing,
             told_at: None,
         }
@@ -164,7 +167,24 @@ impl<S: Store> Saver<S> {
                 break;
             }
         }
+        if failed.is_none() && !turn.is_zero() {
+            self.forget_expired().await;
+        }
         failed.map_or(Ok(true), Err)
+    }
+
+    /// Streams come and go with every rollout; their names would stay for ever.
+    async fn forget_expired(&mut self) {
+        match self.store.forget_expired(self.next_name).await {
+            Ok(forgotten) => {
+                self.next_name = forgotten.next;
+                self.metrics.forgotten.inc_by(forgotten.names as u64);
+            }
+            Err(error) => {
+                self.metrics.count_error(error.reason());
+                tracing::debug!(%error, "names of images that have expired stay for now");
+            }
+        }
     }
 
     async fn save(&mut self, stream: StreamStatus, turn: Duration) -> Result<(), StoreError> {
@@ -183,7 +203,14 @@ impl<S: Store> Saver<S> {
         let Some(taken) = self.ingest.image(stream.id).await else { return Ok(()) };
         let (seq, secret, named) = (taken.seq, self.secret, name.clone());
         let encoded = tokio::task::spawn_blocking(move || format::encode(&named, taken, secret)).await;
-        let Ok(image) = encoded else { return Ok(()) };
+        let image = match encoded {
+            Ok(image) => image,
+            Err(error) => {
+                self.metrics.count_saved("failed");
+                tracing::error!(stream = %name, %error, "making an image broke down, a defect; it is not saved");
+                return Ok(());
+            }
+        };
         let bytes = image.len() as u64;
         self.store.save(&name, Bytes::from(image)).await?;
         self.seen.insert(stream.id, Seen { seq, at: Instant::now() });

@@ -63,8 +63,13 @@ impl ImageService {
         let taken = self.ingest.image(id).await?;
         let secret = self.index.read().secret();
         let encoded = tokio::task::spawn_blocking(move || format::encode(&name, taken, secret)).await;
+        let image = encoded
+            .inspect_err(
+                |error| tracing::error!(stream = %id, %error, "making an image broke down, a defect"),
+            )
+            .ok()?;
         self.metrics.given.inc();
-        encoded.ok().map(Bytes::from)
+        Some(Bytes::from(image))
     }
 }
 

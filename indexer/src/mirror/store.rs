@@ -10,6 +10,8 @@ use ::redis::ErrorKind;
 use bytes::Bytes;
 use thiserror::Error;
 
+use super::room::Room;
+
 /// Of the block keys.
 pub type Secret = [u8; 16];
 
@@ -29,6 +31,14 @@ pub struct Agreed {
     pub is_new: bool,
 }
 
+/// The answer to [`Store::forget_expired`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    pub names: usize,
+    /// Where the next call begins.
+    pub next: usize,
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -46,6 +56,10 @@ pub enum StoreError {
     NoMaster { name: String },
     #[error("what a sentinel names as the master is none, as during a failover")]
     NotMaster,
+    #[error("an image of {bytes} bytes is more than may still be read")]
+    TooLarge { bytes: usize },
+    #[error("an image was replaced at each attempt to read it")]
+    Replaced,
 }
 
 /// Keeps the images of one fleet, for any number of indexers. Every call ends in bounded time.
@@ -59,8 +73,16 @@ pub trait Store: Send + Sync + 'static {
     /// The streams with an image, those saved last first; some may have expired.
     fn names(&self) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
-    /// The image of a stream, unless it has expired.
-    fn image(&self, name: &str) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send;
+    /// The image of a stream, unless it has expired. Not read where there is no room for it.
+    fn image(
+        &self,
+        name: &str,
+        room: &Room,
+    ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send;
+
+    /// Looks at some names, and forgets those whose images have expired. Called again and again with where the last call
+    /// ended, it looks at all; any number of indexers may do so at the same time.
+    fn forget_expired(&self, from: usize) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
 
     /// Whether the caller is the first to ask for this stream within `time`: of several indexers, one saves.
     fn take_turn(
@@ -85,6 +107,7 @@ impl StoreError {
             Self::Waiting { reason, .. } => reason,
             Self::Password { .. } => "denied",
             Self::NoMaster { .. } | Self::NotMaster => "unreachable",
+            Self::TooLarge { .. } | Self::Replaced => "refused",
             Self::Redis(error) => of_redis(error),
         }
     }

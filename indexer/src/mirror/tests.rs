@@ -29,7 +29,7 @@ fn name(rank: u32) -> StreamName {
 async fn images(store: &impl Store) -> Vec<Bytes> {
     let mut images = Vec::new();
     for name in store.names().await.unwrap() {
-        images.extend(store.image(&name).await.unwrap());
+        images.extend(store.image(&name, &Room::default()).await.unwrap());
     }
     images
 }
@@ -60,7 +60,7 @@ async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
     sleep(Duration::from_millis(2)).await;
     second.save(&name(0), Bytes::from_static(b"new")).await.unwrap();
     assert_eq!(images(&first).await, [&b"new"[..], b"\x00\xff"], "those saved last come first");
-    assert_eq!(first.image("nothing/7").await.unwrap(), None);
+    assert_eq!(first.image("nothing/7", &Room::default()).await.unwrap(), None);
 
     let turn = Duration::from_millis(400);
     assert!(first.take_turn(&name(0), turn).await.unwrap());
@@ -76,6 +76,30 @@ async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
     sleep(Duration::from_millis(600)).await;
     assert_eq!(images(&first).await.len(), 2, "what has expired is gone");
     assert_eq!(first.names().await.unwrap().len(), 2, "with its name");
+
+    let room = Room::of(4);
+    let first_of = async |rank: u32| first.image(&name(rank).to_string(), &room).await;
+    assert_eq!(first_of(1).await.unwrap().unwrap(), &b"\x00\xff"[..]);
+    let error = first_of(0).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { bytes: 3 }), "{error}");
+    assert!(room.take(2), "what was not read took no room");
+}
+
+/// Without being read: streams come and go with every rollout, and most starts find a store that nobody started from.
+async fn forgets_what_has_expired(store: impl Store, brief: impl Store) {
+    for rank in 0..100 {
+        brief.save(&name(rank), Bytes::from_static(b"brief")).await.unwrap();
+    }
+    store.save(&name(1000), Bytes::from_static(b"image")).await.unwrap();
+    sleep(Duration::from_millis(600)).await;
+    let (mut next, mut names) = (0, 0);
+    for _ in 0..12 {
+        let forgotten = store.forget_expired(next).await.unwrap();
+        (next, names) = (forgotten.next, names + forgotten.names);
+    }
+    assert!(names >= 100, "{names}");
+    assert_eq!(store.names().await.unwrap(), [name(1000).to_string()]);
+    assert_eq!(images(&store).await, [&b"image"[..]]);
 }
 
 async fn redis_behaves(settings: &str) {
@@ -93,8 +117,46 @@ async fn memory_behaves_as_a_store() {
 #[tokio::test]
 async fn redis_behaves_as_a_store() {
     let server = RedisServer::start(&[]);
-    redis_behaves(&format!("redis: \"redis://{}/3\"", server.address())).await;
+    let settings = format!("redis: \"redis://{}/3\"", server.address());
+    redis_behaves(&settings).await;
     assert!(server.ask(&["-n", "3", "dbsize"])[0] != "0", "in the database that the URL names");
+}
+
+#[tokio::test]
+async fn memory_forgets_what_has_expired() {
+    let store = MemoryStore::new(LONG);
+    let brief = store.with_expiry(Duration::from_millis(300));
+    forgets_what_has_expired(store, brief).await;
+}
+
+/// Whatever the times are with which the names were entered: clocks jump.
+#[tokio::test]
+async fn redis_forgets_what_has_expired() {
+    let server = RedisServer::start(&[]);
+    let settings = format!("redis: \"{}\"", server.address());
+    for (number, time) in ["9007199254740991", "0", "-5"].into_iter().enumerate() {
+        server.ask(&["zadd", "{warmpath}:streams", time, &format!("gone/{number}")]);
+    }
+    let brief = store(&settings, Duration::from_millis(300));
+    forgets_what_has_expired(store(&settings, LONG), brief).await;
+}
+
+/// One indexer saves a stream whose image has expired while another finds that out.
+#[tokio::test]
+async fn what_is_saved_while_it_is_forgotten_stays() {
+    let server = RedisServer::start(&[]);
+    let settings = format!("redis: \"{}\"", server.address());
+    let (saver, brief) = (store(&settings, LONG), store(&settings, Duration::from_millis(1)));
+    let (other, stream) = (store(&settings, LONG), name(0));
+    for round in 0..200 {
+        brief.save(&stream, Bytes::from_static(b"old")).await.unwrap();
+        sleep(Duration::from_millis(2)).await;
+        let (saved, forgotten) =
+            tokio::join!(saver.save(&stream, Bytes::from_static(b"new")), other.forget_expired(0));
+        saved.unwrap();
+        forgotten.unwrap();
+        assert_eq!(saver.names().await.unwrap(), [stream.to_string()], "round {round}");
+    }
 }
 
 /// With no more rights than the README says.
@@ -109,7 +171,9 @@ async fn redis_with_tls_and_a_user_behaves_as_a_store() {
     let file = |name: &str| certificates.file(name).display().to_string();
     let tls = certificates.settings();
     let user = format!("username: warmpath, password_file: {}", password.display());
-    redis_behaves(&format!("redis: \"{}\", {tls}, {user}", server.address())).await;
+    let settings = format!("redis: \"{}\", {tls}, {user}", server.address());
+    redis_behaves(&settings).await;
+    assert_eq!(store(&settings, LONG).forget_expired(0).await.unwrap(), Forgotten::default());
 
     // A URL says of itself that it means TLS.
     let files = tls.trim_start_matches("tls: true, ");
@@ -194,7 +258,7 @@ async fn redirects_are_followed(certificates: Option<&Certificates>) {
         assert_eq!(store.agree([9; 16]).await.unwrap().secret, [1; 16]);
         store.save(&name(rank), Bytes::from_static(b"image")).await.unwrap();
         assert!(store.names().await.unwrap().contains(&name(rank).to_string()));
-        assert_eq!(store.image(&name(rank).to_string()).await.unwrap().unwrap(), "image");
+        assert_eq!(store.image(&name(rank).to_string(), &Room::default()).await.unwrap().unwrap(), "image");
     };
     check(20).await;
     let to = cluster.begin_to_move();

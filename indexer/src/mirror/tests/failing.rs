@@ -90,7 +90,7 @@ async fn what_is_somebody_elses_is_not_taken_for_ours() {
     foreign(store.save(&name(0), Bytes::from_static(b"image")).await.unwrap_err());
     server.ask(&["del", "{warmpath}:streams"]);
     server.ask(&["rpush", &format!("{{warmpath}}:image:{}", name(1)), "a", "list"]);
-    foreign(store.image(&name(1).to_string()).await.unwrap_err());
+    foreign(store.image(&name(1).to_string(), &Room::default()).await.unwrap_err());
     server.ask(&["set", &format!("{{warmpath}}:turn:{}", name(1)), "for ever"]);
     foreign(store.take_turn(&name(1), LONG).await.unwrap_err());
     store

@@ -54,3 +54,29 @@ async fn loading_takes_no_longer_than_it_may() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     server.go_on();
 }
+
+/// An image is asked for its length before it is read, and what is too large keeps no other from being read.
+#[tokio::test]
+async fn an_image_without_room_is_not_read_and_keeps_no_other_from_it() {
+    let server = RedisServer::start(&[]);
+    let store = server.store(LONG);
+    store.agree([1; 16]).await.unwrap();
+    let golden = format::golden();
+    store.save(&name(0), golden.clone().into()).await.unwrap();
+    for rank in 1..8 {
+        store.save(&name(rank), vec![7; 4 << 20].into()).await.unwrap();
+    }
+    let read = || -> u64 {
+        let info = server.ask(&["info", "stats"]);
+        let of = |line: &str| line.trim().strip_prefix("total_net_output_bytes:")?.parse().ok();
+        info.iter().find_map(|line| of(line)).unwrap()
+    };
+    let (before, metrics) = (read(), MirrorMetrics::default());
+    let room = Room::of(golden.len() + 1);
+    let (loaded, error) = load::load_into(&room, &store, [1; 16], LONG, &metrics).await;
+    assert_eq!(error, None);
+    assert_eq!(loaded.saved, [format::saved()]);
+    assert_eq!((count(&metrics, "refused"), count(&metrics, "unreadable")), (7, 0));
+    let sent = read() - before;
+    assert!(sent < 1 << 20, "{sent} bytes were sent");
+}
