@@ -17,7 +17,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +30,7 @@ use crate::clock::Clock;
 mod digest;
 mod driver;
 mod frames;
+mod mailbox;
 pub mod metrics;
 mod ranks;
 mod sockets;
@@ -44,11 +44,13 @@ pub use digest::Digest;
 pub use status::StreamStatus;
 
 use driver::Driver;
+use mailbox::{Found, Mailbox, Question};
 use status::Board;
 use wake::Waker;
 
-/// Commands that wait for the thread at most. A fleet of a thousand endpoints that all change at once fits.
-const COMMANDS_MAX: usize = 4096;
+/// The thread takes a turn every 50 ms at least, and a few seconds for one where it opens the sockets of a whole fleet.
+/// What has not in this time, in milliseconds, never will.
+const TURN_MS_MAX: u64 = 60_000;
 
 /// How the sockets are driven.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,35 +107,22 @@ pub struct Taken {
 pub enum IngestError {
     #[error("the event thread could not be set up: {0}")]
     Setup(#[source] std::io::Error),
-    #[error("{COMMANDS_MAX} stream changes wait for the event thread already, try again later")]
-    Busy,
     #[error("the event thread has ended")]
     Ended,
 }
 
 /// A running event thread. Dropping it ends the thread.
 pub struct Ingest {
-    commands: SyncSender<Command>,
+    mailbox: Arc<Mailbox>,
     waker: Waker,
     index: Arc<RwLock<Index>>,
     board: Arc<Board>,
+    clock: Clock,
     /// Streams that nobody has asked to follow yet.
     resumable: Mutex<Vec<Resumable>>,
     /// Streams that wait to be followed until it is known what the index begins with; `None`: they do not.
     held: Mutex<Option<Vec<StreamSpec>>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the thread is told.
-#[derive(Debug)]
-enum Command {
-    Add(StreamSpec, Option<Resumable>),
-    Remove(StreamId),
-    /// To be answered with nothing where the stream is not live.
-    Image(StreamId, oneshot::Sender<Option<Taken>>),
-    Contradict(StreamId),
-    Asleep(StreamId),
-    Shutdown,
 }
 
 /// Starts the event thread, which changes `index`. `resumable`: what the index holds from images.
@@ -161,16 +150,18 @@ pub fn start_held(
     index: Arc<RwLock<Index>>,
     clock: Clock,
 ) -> Result<Ingest, IngestError> {
-    let (sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
+    let mailbox = Arc::new(Mailbox::default());
     let (waker, wakeup) = wake::pair().map_err(IngestError::Setup)?;
     let board = Arc::new(Board::default());
-    let driver = Driver::new(config, Arc::clone(&index), clock, Arc::clone(&board), commands, wakeup);
+    board.turn(clock.now());
+    let driver =
+        Driver::new(config, Arc::clone(&index), clock, Arc::clone(&board), Arc::clone(&mailbox), wakeup);
     let thread = std::thread::Builder::new()
         .name("kv-events".to_owned())
         .spawn(move || driver.run())
         .map_err(IngestError::Setup)?;
     let (resumable, held) = (Mutex::default(), Mutex::new(Some(Vec::new())));
-    Ok(Ingest { commands: sender, waker, index, board, resumable, held, thread: Some(thread) })
+    Ok(Ingest { mailbox, waker, index, board, clock, resumable, held, thread: Some(thread) })
 }
 
 // === impl Ingest ===
@@ -179,10 +170,9 @@ impl Ingest {
     /// Begins to follow a stream.
     ///
     /// # Errors
-    /// Where the thread has ended or too many changes wait; the stream is not followed then.
+    /// Where the thread has ended; the stream is not followed then.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<(), IngestError> {
         match &mut *self.held.lock() {
-            Some(held) if held.len() >= COMMANDS_MAX => Err(IngestError::Busy),
             Some(held) => {
                 held.push(spec);
                 Ok(())
@@ -221,7 +211,7 @@ impl Ingest {
         if resumed.is_none() {
             self.index.write().add_stream(id, &spec.model);
         }
-        self.send(Command::Add(spec, resumed)).inspect_err(|_| self.index.write().remove_stream(id))
+        self.told(self.mailbox.follow(spec, resumed)).inspect_err(|_| self.index.write().remove_stream(id))
     }
 
     /// Gives the stream what the index holds of it already, if that can be proven.
@@ -253,37 +243,37 @@ impl Ingest {
     /// What a stream holds now; `None` where it is not live or not whole.
     pub async fn image(&self, id: StreamId) -> Option<Taken> {
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Image(id, answer)).ok()?;
+        self.told(self.mailbox.ask(Question { stream: id, answer })).ok()?;
         answered.await.ok()?
     }
 
     /// Forgets a stream. Its blocks are gone when this returns; events that are still on their way are ignored.
     ///
     /// # Errors
-    /// Where the thread has ended or too many changes wait; its sockets stay open then, to no effect.
+    /// Where the thread has ended, and its sockets with it.
     pub fn remove_stream(&self, id: StreamId) -> Result<(), IngestError> {
         if let Some(held) = &mut *self.held.lock() {
             held.retain(|spec| spec.id != id);
             return Ok(());
         }
         self.index.write().remove_stream(id);
-        self.send(Command::Remove(id))
+        self.told(self.mailbox.forget(id))
     }
 
     /// Nothing that is held of the stream is to be believed: its engine computed blocks and told of none.
     ///
     /// # Errors
-    /// Where the thread has ended or too many changes wait.
+    /// Where the thread has ended.
     pub fn contradict(&self, id: StreamId) -> Result<(), IngestError> {
-        self.send(Command::Contradict(id))
+        self.told(self.mailbox.tell(id, Found::Contradicted))
     }
 
     /// The stream's engine sleeps, so its cache is empty.
     ///
     /// # Errors
-    /// Where the thread has ended or too many changes wait.
+    /// Where the thread has ended.
     pub fn asleep(&self, id: StreamId) -> Result<(), IngestError> {
-        self.send(Command::Asleep(id))
+        self.told(self.mailbox.tell(id, Found::Asleep))
     }
 
     /// Every stream, by id.
@@ -292,10 +282,16 @@ impl Ingest {
         self.board.snapshot()
     }
 
-    /// Whether the thread still runs. If not, it failed: streams are not followed any more.
+    /// Whether the thread still runs, and does not stand still. If not, it failed: streams are not followed any more.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        let runs = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        runs && self.stood_ms() < TURN_MS_MAX
+    }
+
+    /// Since its last turn.
+    fn stood_ms(&self) -> u64 {
+        self.clock.now().since(self.board.turned_at())
     }
 
     /// What metrics are made from; register it with [`prometheus_client::registry::Registry::register_collector`].
@@ -309,21 +305,15 @@ impl Ingest {
         self.end();
     }
 
-    fn send(&self, command: Command) -> Result<(), IngestError> {
-        self.commands.try_send(command).map_err(|error| match error {
-            TrySendError::Full(_) => IngestError::Busy,
-            TrySendError::Disconnected(_) => IngestError::Ended,
-        })?;
-        self.waker.wake();
-        Ok(())
+    /// Wakes the thread where something was put into its mailbox.
+    fn told(&self, put: Result<(), IngestError>) -> Result<(), IngestError> {
+        put.inspect(|()| self.waker.wake())
     }
 
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        // A full queue is emptied in the thread's next turn, so waiting for room is short.
-        if self.commands.send(Command::Shutdown).is_ok() {
-            self.waker.wake();
-        }
+        self.mailbox.end();
+        self.waker.wake();
         if thread.join().is_err() {
             tracing::error!("the event thread had panicked; prefix hits are those of that moment");
         }
@@ -339,5 +329,49 @@ impl Drop for Ingest {
 impl fmt::Debug for Ingest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ingest").field("board", &self.board).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use warmpath_kv::{IndexLimits, KeyHasher};
+
+    use super::*;
+
+    /// Longest wait for anything.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_stands_still_is_seen() {
+        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
+        let ingest = start(IngestConfig::default(), index.clone(), Clock::start(), Vec::new()).unwrap();
+        let spec = StreamSpec {
+            id: StreamId(1),
+            endpoint: "127.0.0.1:1".to_owned(),
+            rank: 0,
+            events: "tcp://127.0.0.1:1".to_owned(),
+            replay: None,
+            shared: false,
+            model: "m".to_owned(),
+        };
+        ingest.add_stream(spec).unwrap();
+        until("it follows", || !ingest.status().is_empty());
+        let held = index.write();
+        // To be told as the status of the stream, with what the index holds of it.
+        ingest.contradict(StreamId(1)).unwrap();
+        until("it waits for the index", || ingest.stood_ms() > 500);
+        assert!(ingest.is_alive(), "not for long enough");
+        drop(held);
+        until("it goes on", || ingest.stood_ms() < 500);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
@@ -11,12 +10,12 @@ use zmq::{Context, PollEvents};
 
 use crate::clock::Clock;
 
-use super::frames::RawBatch;
+use super::IngestConfig;
+use super::mailbox::{Found, Mail, Mailbox, Question};
 use super::status::Board;
 use super::stream::Stream;
 use super::turn::{Ready, Turn, Yield};
 use super::wake::Wakeup;
-use super::{Command, IngestConfig};
 
 /// How often streams see time pass, in milliseconds: the resolution of their deadlines.
 const TICK_MS: u64 = 50;
@@ -38,7 +37,7 @@ pub(super) struct Driver {
     index: Arc<RwLock<Index>>,
     clock: Clock,
     board: Arc<Board>,
-    commands: Receiver<Command>,
+    mailbox: Arc<Mailbox>,
     wakeup: Wakeup,
     contexts: BTreeMap<u32, Context>,
     streams: BTreeMap<StreamId, Stream>,
@@ -59,7 +58,7 @@ impl Driver {
         index: Arc<RwLock<Index>>,
         clock: Clock,
         board: Arc<Board>,
-        commands: Receiver<Command>,
+        mailbox: Arc<Mailbox>,
         wakeup: Wakeup,
     ) -> Self {
         Self {
@@ -67,7 +66,7 @@ impl Driver {
             index,
             clock,
             board,
-            commands,
+            mailbox,
             wakeup,
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -78,7 +77,8 @@ impl Driver {
         let mut next_tick = self.clock.now();
         let mut read_at = None;
         loop {
-            if self.take_commands() == Flow::End {
+            self.board.turn(self.clock.now());
+            if self.take_mail() == Flow::End {
                 return;
             }
             let ready = match self.wait(next_tick) {
@@ -123,45 +123,50 @@ impl Driver {
         self.board.disconnect_all();
     }
 
-    fn take_commands(&mut self) -> Flow {
-        loop {
-            match self.commands.try_recv() {
-                Ok(Command::Image(id, answer)) => {
-                    let taken = self.streams.get(&id).and_then(|stream| stream.image(&self.index));
-                    // Whoever asked may have gone.
-                    let _gone = answer.send(taken);
-                }
-                Ok(Command::Add(spec, resumed)) => {
-                    let turn = Turn { index: &self.index, now: self.clock.now(), wall: SystemTime::now() };
-                    let id = spec.id;
-                    let context = self.contexts.entry(context_of(id)).or_default().clone();
-                    let mut stream = Stream::new(spec, resumed, self.config.sequencer, context, turn);
-                    if let Some(status) = stream.take_status(&self.index, true) {
-                        self.board.post(status);
-                    }
-                    self.streams.insert(id, stream);
-                }
-                Ok(Command::Contradict(id)) => self.tell(id, Input::Contradicted),
-                Ok(Command::Asleep(id)) => self.tell(id, Input::Asleep),
-                Ok(Command::Remove(id)) => {
-                    self.streams.remove(&id);
-                    self.board.remove(id);
-                    if !self.streams.keys().any(|other| context_of(*other) == context_of(id)) {
-                        self.contexts.remove(&context_of(id));
-                    }
-                }
-                Err(TryRecvError::Empty) => return Flow::Continue,
-                Ok(Command::Shutdown) | Err(TryRecvError::Disconnected) => return Flow::End,
+    fn take_mail(&mut self) -> Flow {
+        let Mail { forget, follow, found, questions, is_end } = self.mailbox.take();
+        for id in forget {
+            self.streams.remove(&id);
+            self.board.remove(id);
+            if !self.streams.keys().any(|other| context_of(*other) == context_of(id)) {
+                self.contexts.remove(&context_of(id));
             }
         }
+        for (id, (spec, resumed)) in follow {
+            let context = self.contexts.entry(context_of(id)).or_default().clone();
+            let mut stream = Stream::new(spec, resumed, self.config.sequencer, context, self.turn());
+            if let Some(status) = stream.take_status(&self.index, true) {
+                self.board.post(status);
+            }
+            self.streams.insert(id, stream);
+        }
+        for (id, found) in found {
+            for found in found {
+                self.tell(id, found);
+            }
+        }
+        for Question { stream, answer } in questions {
+            let taken = self.streams.get(&stream).and_then(|stream| stream.image(&self.index));
+            // Whoever asked may have gone.
+            let _gone = answer.send(taken);
+        }
+        if is_end { Flow::End } else { Flow::Continue }
     }
 
     /// Tells a stream what was found out about its engine elsewhere.
-    fn tell(&mut self, id: StreamId, found: Input<RawBatch>) {
+    fn tell(&mut self, id: StreamId, found: Found) {
+        let input = match found {
+            Found::Contradicted => Input::Contradicted,
+            Found::Asleep => Input::Asleep,
+        };
         let turn = Turn { index: &self.index, now: self.clock.now(), wall: SystemTime::now() };
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.admit(found, turn);
+            stream.admit(input, turn);
         }
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        Turn { index: &self.index, now: self.clock.now(), wall: SystemTime::now() }
     }
 
     /// Waits until a socket has something or the tick is due. What is ready, in the order of the streams.
@@ -191,9 +196,10 @@ impl Driver {
     }
 }
 
-/// A thread that panics leaves no stream behind that is still believed.
+/// A thread that panics leaves no stream behind that is still believed, and nobody who waits for it.
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.mailbox.close();
         if std::thread::panicking() {
             self.distrust_all();
         }
@@ -207,8 +213,6 @@ fn context_of(id: StreamId) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use warmpath_kv::{IndexLimits, KeyHasher};
 
     use super::super::{StreamSpec, StreamStatus, wake};
@@ -217,11 +221,12 @@ mod tests {
     #[test]
     fn a_thread_that_panics_leaves_nothing_to_be_believed() {
         let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
-        let (sender, commands) = mpsc::channel();
+        let mailbox = Arc::new(Mailbox::default());
         let (_waker, wakeup) = wake::pair().unwrap();
         let config = IngestConfig::default();
         let board = Arc::new(Board::default());
-        let mut driver = Driver::new(config, index.clone(), Clock::start(), board.clone(), commands, wakeup);
+        let mut driver =
+            Driver::new(config, index.clone(), Clock::start(), board.clone(), mailbox.clone(), wakeup);
         let id = StreamId(1);
         index.write().add_stream(id, "m");
         let spec = StreamSpec {
@@ -233,8 +238,8 @@ mod tests {
             shared: false,
             model: "m".to_owned(),
         };
-        sender.send(Command::Add(spec, None)).unwrap();
-        assert_eq!(driver.take_commands(), Flow::Continue);
+        mailbox.follow(spec, None).unwrap();
+        assert_eq!(driver.take_mail(), Flow::Continue);
         index.write().set_trust(id, Trust::Live);
         let live = |status: StreamStatus| StreamStatus { trust: Trust::Live, is_connected: true, ..status };
         board.snapshot().into_iter().map(live).for_each(|status| board.post(status));
@@ -245,6 +250,7 @@ mod tests {
         assert!(thread.join().is_err());
         let trust = index.read().stream_stats(id).map(|stream| stream.trust);
         assert_eq!(trust, Some(Trust::Stale(StaleBy::Disconnected)));
+        assert!(mailbox.forget(id).is_err(), "nobody is there to be told");
         let told: Vec<_> = board.snapshot().iter().map(|told| (told.trust, told.is_connected)).collect();
         assert_eq!(told, [(Trust::Stale(StaleBy::Disconnected), false)], "nor told to be");
     }

@@ -1,6 +1,7 @@
 //! What the event thread tells others about its streams.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use warmpath_kv::event::Problems;
@@ -67,6 +68,8 @@ pub struct ReadStats {
 #[derive(Debug, Default)]
 pub(super) struct Board {
     streams: Mutex<BTreeMap<StreamId, StreamStatus>>,
+    /// When the event thread last took a turn, in milliseconds since the program started.
+    turned_at: AtomicU64,
 }
 
 // === impl StreamStatus ===
@@ -118,6 +121,15 @@ impl Board {
 
     pub(super) fn remove(&self, id: StreamId) {
         self.streams.lock().remove(&id);
+    }
+
+    /// The event thread takes a turn.
+    pub(super) fn turn(&self, now: Millis) {
+        self.turned_at.store(now.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn turned_at(&self) -> Millis {
+        Millis(self.turned_at.load(Ordering::Relaxed))
     }
 
     /// Nobody reads any of them any more.

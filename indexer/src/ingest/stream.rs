@@ -1,6 +1,7 @@
 //! One stream: its sockets, its sequencer, and the way from a message to the index.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use warmpath_kv::index::{ClearCause, Origin};
@@ -15,6 +16,7 @@ use super::status::{ReadStats, StreamStatus};
 use super::turn::{Changed, Ready, Turn, Yield};
 use super::warnings::{self, RateLimit};
 use super::{Resumable, StreamSpec, Taken};
+use crate::logs::News;
 
 mod receive;
 
@@ -57,6 +59,7 @@ struct Warned {
     no_socket: RateLimit,
     undecodable: RateLimit,
     other_ranks: RateLimit,
+    cleared: News,
 }
 
 // === impl Stream ===
@@ -234,7 +237,9 @@ impl Stream {
     }
 
     fn clear(&mut self, cause: ClearCause, turn: Turn<'_>) {
-        tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, ?cause, "KV index of the stream cleared");
+        if self.warned.cleared.is_news(name_of(cause), Instant::now()) {
+            tracing::info!(stream = %self.spec.id, endpoint = %self.spec.endpoint, rank = self.spec.rank, cause = name_of(cause), "KV index of the stream cleared");
+        }
         turn.index.write().clear(self.spec.id, cause);
     }
 
@@ -271,6 +276,15 @@ impl Stream {
         self.trust = trust;
         self.changed = Changed::State;
         turn.index.write().set_trust(self.spec.id, trust);
+    }
+}
+
+fn name_of(cause: ClearCause) -> &'static str {
+    match cause {
+        ClearCause::EngineCleared => "engine_cleared",
+        ClearCause::Restarted => "restarted",
+        ClearCause::EventsLost => "events_lost",
+        ClearCause::EndpointGone => "endpoint_gone",
     }
 }
 

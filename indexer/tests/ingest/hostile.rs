@@ -1,9 +1,10 @@
 //! Frames that no engine should send: each is counted, nothing of it is believed, and the stream goes on.
 
-use warmpath_kv::SequencerConfig;
+use warmpath_kv::{SequencerConfig, StreamId};
 
 use crate::bench::{Bench, STREAM, patient};
 use crate::engine::{Engine, stored};
+use crate::logs;
 
 const PROMPT: [u32; 3] = [1, 2, 9];
 
@@ -67,4 +68,25 @@ fn whatever_a_replay_answers_the_stream_is_exact_again_after_a_restart() {
         bench.until_live(&mut engine);
         assert_eq!(bench.hit(STREAM, &[7, 7, 9]), 0, "{number}");
     }
+}
+
+/// Batches of a format that is not known, say, as fast as an engine makes them.
+#[test]
+fn what_never_decodes_is_told_once_and_not_with_each_batch() {
+    const ID: StreamId = StreamId(7321);
+    logs::keep();
+    let mut engine = Engine::start();
+    let bench = Bench::start(patient());
+    bench.follow(ID, &engine);
+    let mut published = 0;
+    bench.until(&mut engine, "followed", |bench| bench.status(ID).is_some());
+    let undecodable = || bench.status(ID).map_or(0, |status| status.read.undecodable_batches);
+    while undecodable() < 100 {
+        engine.publish_payload(b"<html>".to_vec());
+        engine.serve();
+        published += 1;
+        assert!(published < 4000, "{:?}", bench.status(ID));
+    }
+    let of_stream = |words: &str| logs::lines(&[words, "7321"]).len();
+    assert_eq!((of_stream("does not decode"), of_stream("cleared")), (1, 1));
 }
