@@ -1,8 +1,8 @@
 //! What engines say they are: their release, the LoRA adapters that they serve, and where their ranks publish.
 //!
 //! In: answers to `/version`, `/v1/models` and, of engines that are to be asked, `/kv_event_sources`, on a slow beat of their own
-//! ([`poll`]). Out: a [`Directory`], made anew after every round; what they say of their ranks goes to the fleet at once.
-//! [`Census`] is the one owner of what was heard; it is pure.
+//! ([`poll`]). Out: a [`Directory`], made anew when all have answered and at each look; what they say of their ranks goes to
+//! the fleet at once. [`Census`] is the one owner of what was heard; it is pure.
 //!
 //! It is a help, never a condition: an engine that does not answer is asked again at the next beat, what it said of its
 //! adapters is forgotten when it grows old, and a request for an adapter that nobody says to have may go to every
@@ -128,7 +128,7 @@ impl Census {
         asked_at.is_none_or(|at| now.since(at) >= self.beat_ms)
     }
 
-    /// Takes in one round of questions to one engine; what it did not answer stays as it was.
+    /// Takes in the answers of one engine; what it did not answer stays as it was.
     pub fn note(
         &mut self,
         address: SocketAddr,

@@ -27,6 +27,7 @@ mod exposition;
 mod gauge;
 mod health;
 pub mod metrics;
+mod rota;
 pub mod scrape;
 mod spec;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod tests;
 pub use exposition::{EngineFigures, parse as parse_exposition};
 pub use gauge::{EngineGauge, Sample};
 pub use health::{Contact, Health};
+pub use rota::Rota;
 pub use spec::{Capacity, EndpointSpec, ModelIndex, Ports, RankSource, model_index};
 pub use warmpath_standing::{
     EndpointMeter, FirstToken, Heard, RankMeter, RecentErrors, Standing, slownesses,

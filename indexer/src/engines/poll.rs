@@ -1,11 +1,11 @@
-//! Asks every engine what it is, on a slow beat.
+//! Asks every engine what it is, on a slow beat. One that does not answer keeps no other from being asked or heard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -15,11 +15,11 @@ use super::metrics::{EngineMetrics, QuestionLabels};
 use super::{Census, Directory, ListedAdapter, answers, sockets};
 use crate::clock::Clock;
 use crate::config::Scrape;
-use crate::fleet::{Endpoint, Observation, RankSource, View};
+use crate::fleet::{Endpoint, Observation, RankSource, Rota, View};
 use crate::http::{AskError, EngineClient};
 
-/// Engines asked at the same time.
-const CONCURRENT: usize = 16;
+/// Engines asked at the same time, each over one connection: those of a fleet of hundreds.
+const ASKED_MAX: usize = 256;
 /// Largest answer read, in bytes: a list of thousands of adapters.
 const ANSWER_MAX: usize = 4 << 20;
 /// How often it is looked whether an engine's turn has come; so a new endpoint is asked this soon, or within the
@@ -38,7 +38,7 @@ pub struct Poller {
 }
 
 /// What one engine answered.
-struct Round {
+struct Answered {
     address: SocketAddr,
     adapters: Option<Vec<ListedAdapter>>,
     version: Option<EngineVersion>,
@@ -73,40 +73,47 @@ impl Poller {
     pub async fn run(mut self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
         let mut looks = interval(self.look);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (mut asked, mut rota) = (FuturesUnordered::new(), Rota::new(ASKED_MAX));
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = looks.tick() => {}
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.round(&observations) => {}
+                Some(answered) = asked.next() => {
+                    let Answered { address, .. } = &answered;
+                    rota.end(*address);
+                    self.note(answered, &observations).await;
+                    // All who answer at once are told at once; who does not keeps what others say until the next look.
+                    if asked.is_empty() {
+                        self.publish();
+                    }
+                }
+                _ = looks.tick() => {
+                    let (fleet, now) = (self.view.current(), self.clock.now());
+                    let is_due = |endpoint: &Endpoint| self.census.is_due(endpoint.spec.address, now);
+                    for endpoint in rota.begin(&fleet.endpoints, is_due) {
+                        asked.push(ask(&client, &metrics, endpoint));
+                    }
+                    // What was heard grows old, and endpoints go.
+                    self.publish();
+                }
             }
         }
     }
 
-    /// Asks whose turn it is, and publishes the directory where that changes it.
-    async fn round(&mut self, observations: &mpsc::Sender<Observation>) {
-        let (fleet, now) = (self.view.current(), self.clock.now());
-        let due: Vec<Endpoint> = fleet
-            .endpoints
-            .iter()
-            .filter(|endpoint| self.census.is_due(endpoint.spec.address, now))
-            .cloned()
-            .collect();
-        let (client, metrics) = (&self.client, &self.metrics);
-        let rounds = due.into_iter().map(|endpoint| ask(client, metrics, endpoint));
-        let rounds: Vec<Round> = futures::stream::iter(rounds).buffer_unordered(CONCURRENT).collect().await;
-        let now = self.clock.now();
-        for Round { address, adapters, version, sources } in rounds {
-            self.census.note(address, adapters, version, now);
-            if let Some(sources) = sources
-                && observations.send(Observation::Told { address, sources }).await.is_err()
-            {
-                tracing::debug!("the fleet is stopping; what an engine said is dropped");
-            }
+    /// Takes in what one engine answered.
+    async fn note(&mut self, answered: Answered, observations: &mpsc::Sender<Observation>) {
+        let Answered { address, adapters, version, sources } = answered;
+        self.census.note(address, adapters, version, self.clock.now());
+        if let Some(sources) = sources
+            && observations.send(Observation::Told { address, sources }).await.is_err()
+        {
+            tracing::debug!("the fleet is stopping; what an engine said is dropped");
         }
-        let directory = self.census.directory(&fleet, now);
+    }
+
+    /// Makes the directory anew, where that changes it.
+    fn publish(&mut self) {
+        let directory = self.census.directory(&self.view.current(), self.clock.now());
         self.directory.send_if_modified(|current| {
             let is_new = **current != directory;
             if is_new {
@@ -117,7 +124,7 @@ impl Poller {
     }
 }
 
-async fn ask(client: &EngineClient, metrics: &EngineMetrics, endpoint: Endpoint) -> Round {
+async fn ask(client: &EngineClient, metrics: &EngineMetrics, endpoint: Endpoint) -> Answered {
     let version = question(client, metrics, &endpoint, "version", "/version").await;
     let models = question(client, metrics, &endpoint, "models", "/v1/models").await;
     let address = endpoint.spec.address;
@@ -127,7 +134,7 @@ async fn ask(client: &EngineClient, metrics: &EngineMetrics, endpoint: Endpoint)
     } else {
         None
     };
-    Round {
+    Answered {
         address,
         sources,
         adapters: models.and_then(|body| answers::adapters(&body)),

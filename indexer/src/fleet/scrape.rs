@@ -3,7 +3,6 @@
 //! In: the current set. Out: a [`Sample`] per rank in its gauge, a [`Contact`] per endpoint to the fleet, and the size of
 //! an engine's blocks as a guess, until its events tell it.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use warmpath_kv::StreamId;
 
 use super::metrics::{ByResult, FleetMetrics};
-use super::{Contact, Endpoint, EngineFigures, Observation, Sample, View, parse_exposition};
+use super::{Contact, Endpoint, EngineFigures, Observation, Rota, Sample, View, parse_exposition};
 use crate::clock::Clock;
 use crate::config::Scrape;
 use crate::http::{AskError, EngineClient};
@@ -81,24 +80,14 @@ impl Scraper {
     pub async fn run(self, observations: mpsc::Sender<Observation>, stop: CancellationToken) {
         let mut ticks = interval(Duration::from_millis(self.config.interval_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut asked, mut under_way) = (FuturesUnordered::new(), HashSet::new());
-        // How many were asked so far: who is asked first in the next round.
-        let mut turn = 0usize;
+        let (mut asked, mut rota) = (FuturesUnordered::new(), Rota::new(ASKED_MAX));
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(address) = asked.next() => {
-                    under_way.remove(&address);
-                }
+                Some(address) = asked.next() => rota.end(address),
                 _ = ticks.tick() => {
-                    let fleet = self.view.current();
-                    let count = fleet.endpoints.len();
-                    let first = turn.checked_rem(count).unwrap_or(0);
-                    for endpoint in fleet.endpoints.iter().cycle().skip(first).take(count) {
-                        if under_way.len() < ASKED_MAX && under_way.insert(endpoint.spec.address) {
-                            turn = turn.wrapping_add(1);
-                            asked.push(self.ask(endpoint.clone(), &observations));
-                        }
+                    for endpoint in rota.begin(&self.view.current().endpoints, |_| true) {
+                        asked.push(self.ask(endpoint, &observations));
                     }
                 }
             }

@@ -117,3 +117,25 @@ async fn engines_that_say_nothing_any_more_stop_no_traffic() {
     first.stop().await;
     second.stop().await;
 }
+
+/// Engines that take a connection and say nothing, as frozen ones do, are waited for by nobody else.
+#[tokio::test]
+async fn engines_that_hang_keep_no_other_s_adapters_from_being_known() {
+    let engine = HttpEngine::start().await;
+    engine.list(&["sql"]);
+    let mut hanging = Vec::new();
+    for _ in 0..40 {
+        hanging.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let addresses = hanging.iter().map(|listener| listener.local_addr().unwrap().to_string());
+    let all = addresses.chain([engine.address.clone()]);
+    let lines: String = all.map(|address| format!("    - {{ address: \"{address}\" }}\n")).collect();
+    let yaml = config("{ name: tiny }", &lines)
+        .replace("identity_interval_ms: 20", "identity_interval_ms: 20, timeout_ms: 600000");
+    let indexer = Indexer::start(&yaml).await;
+    eventually("it is known", async || endpoints(&ask(&indexer, "sql").await) == [&engine.address]).await;
+    engine.list(&["chat"]);
+    eventually("and again", async || endpoints(&ask(&indexer, "chat").await) == [&engine.address]).await;
+    indexer.stop().await;
+    engine.stop().await;
+}

@@ -175,8 +175,6 @@ async fn engines_whose_metrics_stop_are_ranked_by_our_own_count() {
     indexer.stop().await;
 }
 
-/// Engines of two kinds with full memory: what they have no room for is waited for there, so the request goes to the one
-/// that has room, busy as it is.
 /// Engines that take a connection and say nothing, as frozen ones do, are waited for by nobody else.
 #[tokio::test]
 async fn engines_that_hang_keep_no_other_s_figures_from_being_read() {
@@ -197,6 +195,8 @@ async fn engines_that_hang_keep_no_other_s_figures_from_being_read() {
     engine.stop().await;
 }
 
+/// Engines of two kinds with full memory: what they have no room for is waited for there, so the request goes to the one
+/// that has room, busy as it is.
 #[tokio::test]
 async fn memory_that_is_full_is_waited_for() {
     let [vllm, sglang, roomy] = [(); 3].map(|()| Metrics::start("127.0.0.1:0"));
