@@ -2,10 +2,12 @@
 //!
 //! In: the configured endpoints, DNS answers, answers of engines to scrapes. Out: a [`Snapshot`] for readers, and for
 //! the driver the [`Change`]s from one set to the next. [`Fleet`] is the one owner of the set; it is pure, and
-//! [`drive`] is its thin edge.
+//! [`FleetDriver`](crate::fleet_driver::FleetDriver) its thin edge.
 //!
 //! Every appearance of an endpoint is a new incarnation with new [`StreamId`]s, so nothing of an earlier one (events,
 //! reservations) can be taken for it.
+//!
+//! A resolver may leave endpoints out of an answer by chance: they are kept for a while ([`listing`]).
 //!
 //! What an engine says of its load is a help, never a condition: old or missing figures leave our own counts. An
 //! endpoint that refuses connections is avoided, but never all of them: if all seem dead, all are used.
@@ -13,7 +15,7 @@
 //! What decisions and reports tell of an endpoint is kept beside it, in its [`EndpointMeter`] and the [`RankMeter`]s: it
 //! goes when the incarnation goes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -22,10 +24,10 @@ use warmpath_kv::StreamId;
 
 mod diff;
 pub mod dns;
-pub mod drive;
 mod exposition;
 mod gauge;
 mod health;
+mod listing;
 pub mod metrics;
 mod rota;
 pub mod scrape;
@@ -41,6 +43,8 @@ pub use spec::{Capacity, EndpointSpec, ModelIndex, Ports, RankSource, model_inde
 pub use warmpath_standing::{
     EndpointMeter, FirstToken, Heard, RankMeter, RecentErrors, Standing, slownesses,
 };
+
+use listing::Listing;
 
 /// Every endpoint, as readers see them; sorted by address.
 #[derive(Debug, Default)]
@@ -80,6 +84,9 @@ pub struct Rank {
 pub enum Observation {
     /// A source of endpoints names its whole set.
     Listed { source: usize, endpoints: Vec<EndpointSpec> },
+    /// A resolver's answer, which may be a part of the set: an endpoint is gone after `absences_max` answers in a row
+    /// without it, or sooner where its engine refuses connections.
+    Resolved { source: usize, endpoints: Vec<EndpointSpec>, absences_max: u32 },
     /// An engine says where its ranks publish; empty: nowhere.
     Told { address: SocketAddr, sources: Vec<RankSource> },
     /// An engine was asked for its metrics.
@@ -100,8 +107,8 @@ pub enum Change {
 /// The set of endpoints and its history.
 #[derive(Debug)]
 pub struct Fleet {
-    /// What each source last said; an earlier source wins where two name the same address.
-    sources: BTreeMap<usize, Vec<EndpointSpec>>,
+    /// What each source says; an earlier source wins where two name the same address.
+    sources: BTreeMap<usize, Listing>,
     /// Where the engines of endpoints say that their ranks publish.
     told: HashMap<SocketAddr, Arc<[RankSource]>>,
     endpoints: BTreeMap<SocketAddr, Endpoint>,
@@ -130,9 +137,9 @@ impl Fleet {
     /// Takes in what happened and says what it changes, removals first.
     pub fn apply(&mut self, observation: Observation) -> Vec<Change> {
         match observation {
-            Observation::Listed { source, endpoints } => {
-                self.sources.insert(source, endpoints);
-                self.reconcile()
+            Observation::Listed { source, endpoints } => self.list(source, endpoints, 1),
+            Observation::Resolved { source, endpoints, absences_max } => {
+                self.list(source, endpoints, absences_max)
             }
             Observation::Told { address, sources } => {
                 if !self.endpoints.contains_key(&address) {
@@ -146,15 +153,38 @@ impl Fleet {
                 self.reconcile()
             }
             Observation::Contacted { address, contact } => {
-                let Some(endpoint) = self.endpoints.get_mut(&address) else { return Vec::new() };
-                let before = endpoint.health;
-                endpoint.health = before.after(contact, self.failures_to_avoid);
-                if before.is_usable() == endpoint.health.is_usable() {
-                    return Vec::new();
+                let mut is_gone = false;
+                for listing in self.sources.values_mut() {
+                    is_gone |= listing.contacted(address, contact);
                 }
-                vec![Change::HealthChanged { endpoint: endpoint.clone() }]
+                let mut changes = if is_gone { self.reconcile() } else { Vec::new() };
+                changes.extend(self.note_contact(address, contact));
+                changes
             }
         }
+    }
+
+    fn list(&mut self, source: usize, endpoints: Vec<EndpointSpec>, absences_max: u32) -> Vec<Change> {
+        self.sources.entry(source).or_insert_with(Listing::new).answer(endpoints, absences_max);
+        self.reconcile()
+    }
+
+    fn note_contact(&mut self, address: SocketAddr, contact: Contact) -> Option<Change> {
+        let endpoint = self.endpoints.get_mut(&address)?;
+        let before = endpoint.health;
+        endpoint.health = before.after(contact, self.failures_to_avoid);
+        let is_other = before.is_usable() != endpoint.health.is_usable();
+        is_other.then(|| Change::HealthChanged { endpoint: endpoint.clone() })
+    }
+
+    /// Addresses that their source's last answer left out, and that no other source names.
+    pub fn absent(&self) -> BTreeSet<SocketAddr> {
+        let mut absent: BTreeSet<SocketAddr> =
+            self.sources.values().flat_map(Listing::absent).map(|spec| spec.address).collect();
+        for spec in self.sources.values().flat_map(Listing::named) {
+            absent.remove(&spec.address);
+        }
+        absent
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -169,7 +199,9 @@ impl Fleet {
     /// The set the sources want, against the set there is.
     fn reconcile(&mut self) -> Vec<Change> {
         let mut wanted = BTreeMap::new();
-        for spec in self.sources.values().flatten() {
+        // What is named goes before what is kept: its address may be another engine's by now.
+        let named = self.sources.values().flat_map(Listing::named);
+        for spec in named.chain(self.sources.values().flat_map(Listing::absent)) {
             let told = self.told.get(&spec.address);
             wanted.entry(spec.address).or_insert_with(|| spec.clone().told(told));
         }

@@ -4,7 +4,7 @@
 //!             Score ─▶ rpc ─▶ decide ─▶ ranking         (hot path)
 //!            Report ─▶ rpc ─▶ report ─▶ books           (reservations: ledger)
 //!        KV events ─▶ ingest ─▶ index                   (warmpath-kv)
-//! DNS, /metrics ────▶ fleet ─▶ view, ingest, books      (which endpoints exist, how busy they say they are)
+//! DNS, /metrics ────▶ fleet ─▶ fleet_driver ─▶ view, ingest, books      (which endpoints exist, how busy they say they are)
 //!   other indexers ◀▶ peers ◀▶ books
 //! ```
 //!
@@ -23,6 +23,7 @@ pub mod engines;
 pub mod evidence;
 pub mod explain;
 pub mod fleet;
+pub mod fleet_driver;
 pub mod housekeeping;
 pub mod http;
 pub mod ingest;

@@ -1,4 +1,5 @@
-//! Several indexers deciding like one: each follows the others' ledgers, and what they see of endpoints.
+//! Several indexers deciding like one: each follows the others' ledgers, and what they see of endpoints. A configured name
+//! may stand for all of them: each of its addresses is followed.
 //!
 //! In: the books' changes, and the batches of peers. Out: batches to followers, and the books' entries of decisions that
 //! peers made; what peers saw of endpoints goes to the endpoints' meters, reports of decisions made here to the
@@ -22,18 +23,21 @@ mod audience;
 mod convert;
 mod follow;
 pub mod metrics;
+mod names;
+mod roster;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use follow::{Followed, Follower};
+pub use follow::{Ear, Followed};
 pub use metrics::PeerMetrics;
+pub use names::{PeerNames, REFRESH};
 
 use crate::books::{Books, Change, IndexerId, Pending, What};
 use crate::clock::Clock;
 use crate::fleet::View;
 use crate::lookups::Lookups;
-use crate::rpc::status::{follow_again, invalid_follower};
+use crate::rpc::status::{follow_again, invalid_follower, served_at_once};
 use audience::{Audience, Following};
 use metrics::ReportLabels;
 use snapshot::Snapshot;
@@ -47,6 +51,9 @@ const BATCH_CHANGES_MAX: usize = 4096;
 const BATCH_KEYS_MAX: usize = 1 << 17;
 /// Batches that a slow follower may be behind before it has to start again.
 const BATCHES_BEHIND_MAX: usize = 1024;
+
+/// Followers at the same time: more than any fleet has indexers.
+const FOLLOWERS_MAX: usize = 256;
 
 /// Tells followers what changes here, until it is dropped.
 #[derive(Debug)]
@@ -217,6 +224,10 @@ impl Peer for PeerService {
     async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
         let request = request.into_inner();
         let audience = Audience::of(&request).ok_or_else(invalid_follower)?;
+        let followers = self.batches.upgrade().map_or(0, |batches| batches.receiver_count());
+        if followers >= FOLLOWERS_MAX {
+            return Err(served_at_once(followers));
+        }
         tracing::info!(follower = request.follower_id, protocol = request.protocol, "an indexer follows");
         let changes = self.changes(audience).ok_or_else(|| follow_again("this indexer is ending"))?;
         Ok(Response::new(Box::pin(changes)))

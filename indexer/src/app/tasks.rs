@@ -20,17 +20,19 @@ use crate::admin::Admin;
 use crate::books::Books;
 use crate::config::Config;
 use crate::fleet::dns::DnsSource;
-use crate::fleet::drive::{FleetDriver, OBSERVATIONS_MAX};
 use crate::fleet::metrics::FleetMetrics;
 use crate::fleet::scrape::{GuessOf, OwnCounts, OwnCountsOf, Scraper, Sleeps};
 use crate::fleet::{EndpointSpec, Fleet, Observation, model_index};
+use crate::fleet_driver::{FleetDriver, OBSERVATIONS_MAX};
 use crate::housekeeping;
 use crate::ingest::Ingest;
 use crate::lifecycle::Tasks;
+use crate::logs::News;
 use crate::lookups::Lookups;
 use crate::mirror::ImageService;
 use crate::models::{ReloadOrder, Reloader};
-use crate::peers::{Followed, Follower, PeerService, Publisher};
+use crate::peers::{Ear, Followed, PeerNames, PeerService, Publisher, REFRESH};
+use crate::resolve::Resolver;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
 
 /// Everything about endpoints. Configured ones are there when this returns, so before the first request. Gives the way in for
@@ -51,6 +53,7 @@ pub(super) fn start_fleet(
         metrics: metrics.fleet.clone(),
         decide_metrics: metrics.decide.clone(),
         drift_metrics: core.drift.metrics().clone(),
+        told: News::default(),
     };
     driver.observe(static_endpoints(config));
     let (observer, observations) = mpsc::channel(OBSERVATIONS_MAX);
@@ -82,20 +85,18 @@ pub(super) fn start_peers(
     let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
     let stop = tasks.stop();
     tasks.spawn("publish", publisher.run(stop.clone()));
-    let followed = Followed::default();
-    for peer in &config.peers {
-        let follower = Follower {
-            peer: peer.clone(),
-            books: core.books.clone(),
-            view: core.view.clone(),
-            clock: core.clock,
-            reporter: core.reporter(config, metrics),
-            cached: cached.clone(),
-            followed: followed.clone(),
-            metrics: metrics.peers.clone(),
-        };
-        tasks.spawn("follow", follower.run(stop.clone()));
-    }
+    let ear = Ear {
+        books: core.books.clone(),
+        view: core.view.clone(),
+        clock: core.clock,
+        reporter: core.reporter(config, metrics),
+        cached,
+        followed: Followed::default(),
+        metrics: metrics.peers.clone(),
+    };
+    let names = config.peers.clone();
+    let peers = PeerNames { names, resolver: Resolver::system(), refresh: REFRESH, ear };
+    tasks.spawn("follow", peers.run(stop));
     service
 }
 
@@ -127,8 +128,9 @@ fn guess_of(index: Arc<RwLock<Index>>) -> GuessOf {
 
 fn sleeps(ingest: Arc<Ingest>) -> Sleeps {
     Box::new(move |place| {
+        // Where the event thread has ended, that was told, and nothing is believed any more: not at each scrape again.
         if let Err(error) = ingest.asleep(place) {
-            tracing::error!(stream = %place, %error, "what is held of an engine that sleeps stays");
+            tracing::debug!(stream = %place, %error, "what is held of an engine that sleeps stays");
         }
     })
 }
@@ -141,7 +143,13 @@ fn spawn_dns(
 ) {
     for (source, endpoints) in (STATIC_SOURCE + 1..).zip(&config.endpoints.dns) {
         let Some(model) = model_index(&endpoints.model, &config.models) else { continue };
-        let dns = DnsSource { source, endpoints: endpoints.clone(), model, metrics: metrics.clone() };
+        let dns = DnsSource {
+            source,
+            endpoints: endpoints.clone(),
+            model,
+            resolver: Resolver::system(),
+            metrics: metrics.clone(),
+        };
         let stop = tasks.stop();
         tasks.spawn("dns", dns.run(observer.clone(), stop));
     }

@@ -3,6 +3,7 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -16,6 +17,7 @@ pub struct FleetMetrics {
     pub scrapes: Family<ByResult, Counter>,
     pub lookups: Family<ByResult, Counter>,
     pub changes: Family<ByResult, Counter>,
+    pub absent: Gauge,
 }
 
 impl FleetMetrics {
@@ -34,6 +36,11 @@ impl FleetMetrics {
             "endpoint_changes",
             "Endpoints that came, went, became avoided or usable again (added, removed, avoided, usable)",
             self.changes.clone(),
+        );
+        registry.register(
+            "endpoints_absent",
+            "Endpoints that the last answer to the lookup of their name left out, and that are kept for now",
+            self.absent.clone(),
         );
     }
 }

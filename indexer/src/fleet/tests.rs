@@ -152,3 +152,56 @@ fn endpoints_are_found_by_name_and_by_place() {
     assert!(snapshot.by_name("10.0.0.9:8000").is_none() && snapshot.by_name("nonsense").is_none());
     assert!(snapshot.by_place(StreamId(999)).is_none());
 }
+
+/// An answer of a resolver for source 5, whose endpoints are gone after three answers without them.
+fn resolved(hosts: &[u8]) -> Observation {
+    let endpoints = hosts.iter().map(|host| spec(*host)).collect();
+    Observation::Resolved { source: 5, endpoints, absences_max: 3 }
+}
+
+/// What is known of its cache would take minutes to learn again.
+#[test]
+fn an_endpoint_that_one_answer_leaves_out_stays_the_same() {
+    let mut fleet = Fleet::new(3);
+    fleet.apply(resolved(&[1, 2]));
+    let place = |fleet: &Fleet| fleet.snapshot().by_name("10.0.0.1:8000").map(|it| it.ranks[0].place);
+    let before = place(&fleet);
+    for _ in 0..10 {
+        assert_eq!(summary(&fleet.apply(resolved(&[2]))), [""; 0]);
+        assert_eq!(fleet.absent().len(), 1);
+        assert_eq!(summary(&fleet.apply(resolved(&[2]))), [""; 0], "twice, and its engine answers");
+        assert_eq!(summary(&fleet.apply(answered(1))), [""; 0]);
+        assert_eq!(summary(&fleet.apply(resolved(&[1]))), [""; 0], "now the other one");
+        assert_eq!(summary(&fleet.apply(resolved(&[1, 2]))), [""; 0]);
+        assert!(fleet.absent().is_empty());
+    }
+    assert_eq!(place(&fleet), before);
+}
+
+#[test]
+fn an_endpoint_goes_when_answers_leave_it_out_for_long_or_its_engine_says_so() {
+    let mut fleet = Fleet::new(3);
+    fleet.apply(resolved(&[1, 2, 3]));
+    assert_eq!(summary(&fleet.apply(resolved(&[3]))), [""; 0]);
+    assert_eq!(summary(&fleet.apply(refused(1))), [""; 0], "one answer proves nothing");
+    assert_eq!(summary(&fleet.apply(resolved(&[3]))), ["-1"], "two, and it refuses connections");
+    assert_eq!(summary(&fleet.apply(resolved(&[3]))), ["-2"], "three");
+    assert_eq!(summary(&fleet.apply(resolved(&[]))), [""; 0]);
+    assert_eq!(summary(&fleet.apply(resolved(&[]))), [""; 0]);
+    assert_eq!(summary(&fleet.apply(refused(3))), ["-3"], "at once, not with the next answer");
+}
+
+/// Addresses are given away again: another model's engine may have it by now.
+#[test]
+fn what_another_source_names_goes_before_what_is_kept() {
+    let mut fleet = Fleet::new(3);
+    fleet.apply(resolved(&[1]));
+    fleet.apply(resolved(&[]));
+    let other = EndpointSpec { model: ModelIndex(1), ..spec(1) };
+    let named = || Observation::Resolved { source: 7, endpoints: vec![other.clone()], absences_max: 3 };
+    assert_eq!(summary(&fleet.apply(named())), ["-1", "+1"]);
+    assert!(fleet.absent().is_empty());
+    fleet.apply(resolved(&[]));
+    assert_eq!(summary(&fleet.apply(named())), [""; 0]);
+    assert_eq!(fleet.snapshot().endpoints[0].spec.model, ModelIndex(1));
+}

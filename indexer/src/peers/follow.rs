@@ -1,13 +1,16 @@
-//! Follows one peer: connects, applies what it tells, and starts again when the stream ends.
+//! Follows one address of a peer: connects, applies what it tells, and starts again when the stream ends, for as long as a
+//! configured name stands for the address.
 //!
 //! What a peer tells of an endpoint that is not known here cannot be kept: the endpoint's name was looked up there first. So
 //! such names are remembered, and once one of them has come the peer is followed anew, whose snapshot tells it all again.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use thiserror::Error;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -19,12 +22,14 @@ use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
 use super::audience::PROTOCOL;
 use super::convert;
-use super::metrics::{HeardLabels, PeerLabels, PeerMetrics, ReportLabels};
+use super::metrics::{HeardLabels, PeerMetrics, ReportLabels};
+use super::roster::Listed;
 use crate::books::{Books, Change, IndexerId, PeerChange, Placed, What};
 use crate::clock::Clock;
 use crate::config::HostPort;
 use crate::fleet::{Snapshot, View};
 use crate::ledger::DecisionId;
+use crate::logs::News;
 use crate::lookups::Lookups;
 use crate::report::Reporter;
 
@@ -35,15 +40,28 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// First pause between attempts; doubled up to the longest.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
+/// Of an indexer that is followed at another of its addresses: each try has it tell all that it holds.
+const RETRY_TWICE: Duration = Duration::from_secs(30);
+/// A peer tells all that it holds, were it nothing, as soon as it is followed.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 /// How often it is looked whether an endpoint has come that the peer told of before.
 const LOOK: Duration = Duration::from_millis(500);
 /// Names remembered of endpoints that are not known here.
 const MISSED_MAX: usize = 4096;
 
-/// Follows one configured peer.
+/// Follows one indexer.
+#[derive(Debug)]
+pub(super) struct Follower {
+    /// As configured.
+    pub(super) name: HostPort,
+    pub(super) address: SocketAddr,
+    pub(super) listed: Listed,
+    pub(super) ear: Ear,
+}
+
+/// Where that goes what peers tell. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Follower {
-    pub peer: HostPort,
+pub struct Ear {
     pub books: Arc<Mutex<Books>>,
     pub view: Arc<View>,
     pub clock: Clock,
@@ -65,6 +83,8 @@ pub struct Followed(Arc<Mutex<HashSet<IndexerId>>>);
 struct Claim {
     followed: Followed,
     peer: IndexerId,
+    /// Counts those under its configured name.
+    count: Gauge,
 }
 
 /// Endpoints that a peer told of and that are not known here.
@@ -82,6 +102,8 @@ enum FollowError {
     Stream(#[from] tonic::Status),
     #[error("ended by the peer")]
     Ended,
+    #[error("connected, and nothing was told within {} s", FIRST_MESSAGE.as_secs())]
+    Silent,
     #[error("a message without an indexer's id")]
     Nameless,
     /// The list of peers may be the same for all of them.
@@ -96,41 +118,59 @@ enum FollowError {
 // === impl Follower ===
 
 impl Follower {
-    /// Runs until `stop`, or until the peer turns out to be this indexer itself.
-    pub async fn run(self, stop: CancellationToken) {
-        let connected =
-            self.metrics.connected.get_or_create_owned(&PeerLabels { peer: self.peer.to_string() });
-        let mut pause = RETRY_FIRST;
+    /// Runs until `stop`, or until it cannot be followed and no name stands for it any more.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let (mut pause, mut told) = (RETRY_FIRST, News::default());
+        let Self { name, address, .. } = &self;
         loop {
             let end = tokio::select! {
                 () = stop.cancelled() => return,
-                end = self.follow(&mut pause) => end,
+                end = self.follow(&mut pause, &mut told) => end,
             };
-            if let FollowError::Grown = end {
-                tracing::debug!(peer = %self.peer, why = %end, "a peer is followed anew");
-                continue;
+            match end {
+                FollowError::Grown => {
+                    tracing::debug!(peer = %name, %address, why = %end, "a peer is followed anew");
+                    continue;
+                }
+                FollowError::Myself => {
+                    tracing::info!(peer = %name, %address, "a configured peer is this indexer itself; not followed");
+                    return stop.cancelled().await;
+                }
+                _ => {}
             }
-            connected.set(0);
-            if let FollowError::Myself = end {
-                tracing::info!(peer = %self.peer, "a configured peer is this indexer itself; not followed");
-                // Owned tasks end at the drain only.
-                return stop.cancelled().await;
+            if !self.listed.is_so() {
+                tracing::info!(peer = %name, %address, why = %end, "a peer has gone");
+                return;
             }
-            tracing::warn!(peer = %self.peer, why = %end, retry_ms = pause.as_millis(), "a peer is not followed");
+            let rest = if let FollowError::Twice = end { RETRY_TWICE } else { pause };
+            if told.is_news(end.what(), Instant::now()) {
+                let retry_ms = rest.as_millis();
+                tracing::warn!(peer = %name, %address, why = %end, retry_ms, "a peer is not followed");
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(rest) => {}
+            }
+            if !self.listed.is_so() {
+                return;
             }
             pause = (pause * 2).min(RETRY_LONGEST);
         }
     }
 
-    /// Follows until the stream ends, and says why it did. Resets `pause` once the peer has told something.
-    async fn follow(&self, pause: &mut Duration) -> FollowError {
-        let mut stream = match self.connect().await {
+    /// Follows until the stream ends, and says why it did. Resets `pause` and `told` once the peer has told something.
+    async fn follow(&self, pause: &mut Duration, told: &mut News) -> FollowError {
+        let late = tokio::time::sleep(FIRST_MESSAGE);
+        tokio::pin!(late);
+        let connected = tokio::select! {
+            connected = self.connect() => connected,
+            () = &mut late => return FollowError::Silent,
+        };
+        let mut stream = match connected {
             Ok(stream) => stream,
             Err(error) => return error,
         };
+        let ear = &self.ear;
         let mut claim: Option<Claim> = None;
         let mut missed = Missed::default();
         let mut looks = tokio::time::interval(LOOK);
@@ -139,8 +179,9 @@ impl Follower {
             let message = tokio::select! {
                 // Nothing of a message is lost where it is not there yet: it stays in the stream.
                 message = stream.message() => message,
+                () = &mut late, if claim.is_none() => return FollowError::Silent,
                 _ = looks.tick() => {
-                    if missed.has_come(&self.view.current()) {
+                    if missed.has_come(&ear.view.current()) {
                         return FollowError::Grown;
                     }
                     continue;
@@ -154,22 +195,23 @@ impl Follower {
             let Some(sender) = u32::try_from(batch.indexer_id).ok().and_then(IndexerId::new) else {
                 return FollowError::Nameless;
             };
-            if sender == self.books.lock().own() {
+            if sender == ear.books.lock().own() {
                 return FollowError::Myself;
             }
             if claim.as_ref().is_none_or(|claim| claim.peer != sender) {
-                let Some(new) = self.followed.claim(sender) else { return FollowError::Twice };
+                let count = ear.metrics.connected_to(&self.name);
+                let Some(new) = ear.followed.claim(sender, count) else { return FollowError::Twice };
                 claim = Some(new);
                 *pause = RETRY_FIRST;
-                self.metrics.connected.get_or_create(&PeerLabels { peer: self.peer.to_string() }).set(1);
-                tracing::info!(peer = %self.peer, "a peer is followed");
+                told.clear();
+                tracing::info!(peer = %self.name, address = %self.address, "a peer is followed");
             }
-            self.apply(sender, batch, &mut missed);
+            ear.apply(sender, batch, &mut missed);
         }
     }
 
     async fn connect(&self) -> Result<Streaming<LedgerChanges>, FollowError> {
-        let channel: Channel = Endpoint::from_shared(format!("http://{}", self.peer))
+        let channel: Channel = Endpoint::from_shared(format!("http://{}", self.address))
             .map_err(FollowError::Address)?
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(KEEPALIVE)
@@ -178,13 +220,17 @@ impl Follower {
             .connect()
             .await
             .map_err(FollowError::Connect)?;
-        let follower_id = self.books.lock().own().get().into();
+        let follower_id = self.ear.books.lock().own().get().into();
         Ok(PeerClient::new(channel)
             .follow(FollowRequest { follower_id, protocol: PROTOCOL })
             .await?
             .into_inner())
     }
+}
 
+// === impl Ear ===
+
+impl Ear {
     fn apply(&self, sender: IndexerId, batch: LedgerChanges, missed: &mut Missed) {
         let (fleet, now) = (self.view.current(), self.clock.now());
         let is_our_secret = batch.secret_check == self.cached.secret_check();
@@ -267,17 +313,41 @@ impl Follower {
     }
 }
 
+// === impl FollowError ===
+
+impl FollowError {
+    /// What the log is told of once in a while.
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Connect(_) => "connect",
+            Self::Stream(_) => "stream",
+            Self::Ended => "ended",
+            Self::Silent => "silent",
+            Self::Nameless => "nameless",
+            Self::Myself => "myself",
+            Self::Twice => "twice",
+            Self::Grown => "grown",
+        }
+    }
+}
+
 // === impl Followed ===
 
 impl Followed {
     /// None: another follower has it.
-    fn claim(&self, peer: IndexerId) -> Option<Claim> {
-        self.0.lock().insert(peer).then(|| Claim { followed: self.clone(), peer })
+    fn claim(&self, peer: IndexerId, count: Gauge) -> Option<Claim> {
+        let is_new = self.0.lock().insert(peer);
+        is_new.then(|| {
+            count.inc();
+            Claim { followed: self.clone(), peer, count }
+        })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        self.count.dec();
         self.followed.0.lock().remove(&self.peer);
     }
 }

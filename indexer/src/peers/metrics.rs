@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::config::HostPort;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PeerLabels {
     pub peer: String,
@@ -33,10 +35,15 @@ pub struct PeerMetrics {
 }
 
 impl PeerMetrics {
+    /// Indexers that are followed under this name.
+    pub(super) fn connected_to(&self, peer: &HostPort) -> Gauge {
+        self.connected.get_or_create_owned(&PeerLabels { peer: peer.to_string() })
+    }
+
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "peer_connected",
-            "1 while the ledger of a configured peer is followed",
+            "Indexers under the name of a configured peer whose ledgers are followed",
             self.connected.clone(),
         );
         registry.register("peer_followers", "Indexers that follow this one", self.followers.clone());

@@ -5,7 +5,7 @@ use tonic::transport::server::TcpIncoming;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use warmpath_proto::v1::peer_server::PeerServer;
 
-use super::super::Publisher;
+use super::super::{FOLLOWERS_MAX, Publisher};
 use super::*;
 use crate::books::DecisionIds;
 use crate::config::Config;
@@ -14,7 +14,9 @@ use crate::drift::{DriftMetrics, DriftWatch};
 use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::Forecast;
 use crate::models::Registry;
+use crate::peers::PeerNames;
 use crate::receipts::Receipts;
+use crate::resolve::Resolver;
 
 const ENDPOINT: &str = "10.0.0.1:80";
 /// Longest wait for anything.
@@ -33,6 +35,8 @@ struct Indexer {
     view: Arc<View>,
     cached: Arc<Lookups>,
     metrics: PeerMetrics,
+    /// Ends what it tells.
+    stop: CancellationToken,
 }
 
 impl Indexer {
@@ -43,6 +47,7 @@ impl Indexer {
             view: Arc::default(),
             cached: Arc::new(Lookups::new(index.reader())),
             metrics: PeerMetrics::default(),
+            stop: CancellationToken::new(),
         }
     }
 
@@ -53,12 +58,23 @@ impl Indexer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = Server::builder().add_service(service);
-        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-        tokio::spawn(publisher.run(CancellationToken::new()));
+        let (stop, incoming) = (self.stop.clone(), TcpIncoming::from(listener));
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned()));
+        tokio::spawn(publisher.run(stop));
         HostPort::new("127.0.0.1", port)
     }
 
-    fn follower(&self, peer: HostPort, followed: &Followed) -> Follower {
+    /// Indexers that it follows, under the name `indexers`.
+    fn followed(&self) -> i64 {
+        self.metrics.connected_to(&HostPort::new("indexers", 1)).get()
+    }
+
+    fn follower(&self, name: HostPort, followed: &Followed) -> Follower {
+        let address = SocketAddr::from(([127, 0, 0, 1], name.port()));
+        Follower { name, address, listed: Listed::yes(), ear: self.ear(followed) }
+    }
+
+    fn ear(&self, followed: &Followed) -> Ear {
         let (config, clock) = (Config::parse("{}").unwrap(), Clock::start());
         let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([1; 16]), IndexLimits::default())));
         let reporter = Reporter {
@@ -74,8 +90,7 @@ impl Indexer {
             outliers: config.outliers,
             metrics: DecideMetrics::new(),
         };
-        Follower {
-            peer,
+        Ear {
             books: self.books.clone(),
             view: self.view.clone(),
             clock,
@@ -116,7 +131,7 @@ impl Indexer {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -151,9 +166,113 @@ async fn a_peer_with_two_names_is_followed_once() {
     let first = tokio::spawn(first.run(stop.clone()));
     until("it is followed", || !followed.0.lock().is_empty()).await;
     let second = follower.follower(other, &followed);
-    let end = tokio::time::timeout(PATIENCE, second.follow(&mut RETRY_FIRST.clone())).await;
+    let end =
+        tokio::time::timeout(PATIENCE, second.follow(&mut RETRY_FIRST.clone(), &mut News::default())).await;
     assert!(matches!(end, Ok(FollowError::Twice)), "{end:?}");
     stop.cancel();
     first.await.unwrap();
     assert!(followed.0.lock().is_empty(), "the other name may be followed now");
+}
+
+/// A headless service names all indexers, this one too, and another set after each step of a rollout.
+#[tokio::test]
+async fn all_indexers_behind_a_name_are_followed_also_when_the_set_changes() {
+    let own = Indexer::new(9);
+    endpoints(&own.view);
+    let tellers: Vec<Indexer> = (1..4).map(Indexer::new).collect();
+    let mut addresses = Vec::new();
+    for indexer in tellers.iter().chain([&own]) {
+        endpoints(&indexer.view);
+        let port = indexer.serve().await.port();
+        addresses.push(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let [one, two, three, myself] = addresses[..] else { panic!("{addresses:?}") };
+    for indexer in &tellers {
+        indexer.reserve();
+    }
+
+    let answer = Arc::new(Mutex::new(Some(vec![one, two, myself])));
+    let (answers, asked) = (answer.clone(), Arc::new(Mutex::new(0)));
+    let count = asked.clone();
+    let resolver = Resolver::of(move |_, _| {
+        *count.lock() += 1;
+        let answer = answers.lock().clone();
+        async move { answer.ok_or_else(|| std::io::Error::other("not known")) }
+    });
+    let say = async |addresses: Option<Vec<SocketAddr>>| {
+        *answer.lock() = addresses;
+        let before = *asked.lock();
+        until("it was asked twice", || *asked.lock() >= before + 2).await;
+    };
+    let (names, stop) = (vec![HostPort::new("indexers", 1)], CancellationToken::new());
+    let ear = own.ear(&Followed::default());
+    let refresh = Duration::from_millis(5);
+    let peers = tokio::spawn(PeerNames { names, resolver, refresh, ear }.run(stop.clone()));
+    until("both are followed", || own.followed() == 2).await;
+    until("the load of both is known", || own.sequences() == 2).await;
+
+    say(Some(vec![one, two, three, myself])).await;
+    until("one has come", || own.followed() == 3 && own.sequences() == 3).await;
+    say(None).await;
+    say(Some(Vec::new())).await;
+    say(Some(vec![one])).await;
+    assert_eq!(own.followed(), 3, "who is there is followed, whatever the resolver says");
+    tellers[1].stop.cancel();
+    until("one has gone", || own.followed() == 2).await;
+    say(Some(vec![three, one])).await;
+    assert_eq!(own.followed(), 2);
+    stop.cancel();
+    peers.await.unwrap();
+    assert_eq!(own.followed(), 0);
+}
+
+/// One that takes the connection and a follower, and never tells anything.
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_given_up() {
+    #[derive(Clone)]
+    struct Mute;
+
+    type Changes =
+        std::pin::Pin<Box<dyn futures::Stream<Item = Result<LedgerChanges, tonic::Status>> + Send>>;
+
+    #[tonic::async_trait]
+    impl warmpath_proto::v1::peer_server::Peer for Mute {
+        type FollowStream = Changes;
+
+        async fn follow(
+            &self,
+            _request: tonic::Request<FollowRequest>,
+        ) -> Result<tonic::Response<Changes>, tonic::Status> {
+            Ok(tonic::Response::new(Box::pin(futures::stream::pending())))
+        }
+    }
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let name = HostPort::new("127.0.0.1", listener.local_addr().unwrap().port());
+    let server = Server::builder().add_service(PeerServer::new(Mute));
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+    let follower = Indexer::new(1).follower(name, &Followed::default());
+    let (mut pause, mut told) = (RETRY_FIRST, News::default());
+    let end = tokio::time::timeout(2 * FIRST_MESSAGE, follower.follow(&mut pause, &mut told)).await;
+    assert!(matches!(end, Ok(FollowError::Silent)), "{end:?}");
+}
+
+/// Each holds a copy of what is open until it has read it.
+#[tokio::test]
+async fn no_more_than_so_many_follow_at_once() {
+    let teller = Indexer::new(1);
+    let publisher = Publisher::new(teller.books.clone(), teller.cached.clone(), teller.metrics.clone());
+    let service = publisher.service(teller.view.clone(), Clock::start());
+    let follow = async |follower_id| {
+        let request = FollowRequest { follower_id, protocol: PROTOCOL };
+        warmpath_proto::v1::peer_server::Peer::follow(&service, tonic::Request::new(request)).await
+    };
+    let mut followers = Vec::new();
+    for id in 2..2 + FOLLOWERS_MAX as u64 {
+        followers.push(follow(id).await.expect("there is room"));
+    }
+    let refused = follow(1_000_000).await.err().unwrap();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    followers.pop();
+    assert!(follow(1_000_000).await.is_ok());
 }

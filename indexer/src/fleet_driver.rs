@@ -1,19 +1,21 @@
 //! The fleet's thin edge: takes observations, publishes snapshots, and carries changes to event streams and books.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use warmpath_kv::StreamId;
 
-use super::metrics::{ByResult, FleetMetrics};
-use super::{Change, Endpoint, Fleet, Observation, Ports, View};
 use crate::books::Books;
 use crate::clock::Clock;
 use crate::decide::metrics::DecideMetrics;
 use crate::drift::DriftMetrics;
+use crate::fleet::metrics::{ByResult, FleetMetrics};
+use crate::fleet::{Change, Endpoint, Fleet, Observation, Ports, View};
 use crate::ingest::{Ingest, StreamSpec};
+use crate::logs::News;
 use crate::models::Registry;
 
 /// Observations that may wait: one beat's scrapes of a large fleet. When they are more, scrapers wait.
@@ -31,6 +33,7 @@ pub struct FleetDriver {
     /// These have values per endpoint, which go with it.
     pub decide_metrics: DecideMetrics,
     pub drift_metrics: DriftMetrics,
+    pub told: News,
 }
 
 // === impl FleetDriver ===
@@ -54,7 +57,11 @@ impl FleetDriver {
     /// Takes in one observation. Decisions see the new set before anything of an old endpoint is forgotten.
     pub fn observe(&mut self, observation: Observation) {
         let listed = self.fleet.listed();
+        let is_answer = matches!(observation, Observation::Resolved { .. });
         let changes = self.fleet.apply(observation);
+        if is_answer || !changes.is_empty() {
+            self.tell_absent();
+        }
         if changes.is_empty() && listed == self.fleet.listed() {
             return;
         }
@@ -81,6 +88,18 @@ impl FleetDriver {
                     self.count("avoided");
                 }
             }
+        }
+    }
+
+    /// One line for all that are left out from now on, not for each answer.
+    fn tell_absent(&mut self) {
+        let absent = self.fleet.absent();
+        let count = i64::try_from(absent.len()).unwrap_or(i64::MAX);
+        if self.metrics.absent.set(count) == 0
+            && let Some(first) = absent.first()
+            && self.told.is_news("absent", Instant::now())
+        {
+            tracing::info!(endpoints = count, %first, "an answer to a lookup left out endpoints; kept for now");
         }
     }
 
@@ -179,6 +198,7 @@ mod tests {
             metrics: FleetMetrics::default(),
             decide_metrics: DecideMetrics::new(),
             drift_metrics: DriftMetrics::default(),
+            told: News::default(),
         };
         driver.observe(listed(&[1, 2]));
         assert_eq!(index.read().stats().streams, 4);
