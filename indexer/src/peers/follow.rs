@@ -20,6 +20,7 @@ use warmpath_kv::Millis;
 use warmpath_proto::v1::peer_client::PeerClient;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
+use super::BATCH_CHANGES_MAX;
 use super::audience::PROTOCOL;
 use super::convert;
 use super::metrics::{HeardLabels, PeerMetrics, ReportLabels};
@@ -48,6 +49,8 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(500);
 /// Names remembered of endpoints that are not known here.
 const MISSED_MAX: usize = 4096;
+/// Open decisions of one peer: more than any indexer is allowed by default.
+const NAMED_MAX: usize = 1 << 20;
 
 /// Follows one indexer.
 #[derive(Debug)]
@@ -85,6 +88,14 @@ struct Claim {
     peer: IndexerId,
     /// Counts those under its configured name.
     count: Gauge,
+}
+
+/// What is kept of one connection to a peer.
+#[derive(Debug, Default)]
+struct Session {
+    missed: Missed,
+    /// The open decisions that a snapshot has named, until all of it that is about those has come.
+    named: Option<HashSet<DecisionId>>,
 }
 
 /// Endpoints that a peer told of and that are not known here.
@@ -172,7 +183,7 @@ impl Follower {
         };
         let ear = &self.ear;
         let mut claim: Option<Claim> = None;
-        let mut missed = Missed::default();
+        let mut session = Session::default();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -181,7 +192,7 @@ impl Follower {
                 message = stream.message() => message,
                 () = &mut late, if claim.is_none() => return FollowError::Silent,
                 _ = looks.tick() => {
-                    if missed.has_come(&ear.view.current()) {
+                    if session.missed.has_come(&ear.view.current()) {
                         return FollowError::Grown;
                     }
                     continue;
@@ -206,7 +217,7 @@ impl Follower {
                 told.clear();
                 tracing::info!(peer = %self.name, address = %self.address, "a peer is followed");
             }
-            ear.apply(sender, batch, &mut missed);
+            ear.apply(sender, batch, &mut session);
         }
     }
 
@@ -231,7 +242,7 @@ impl Follower {
 // === impl Ear ===
 
 impl Ear {
-    fn apply(&self, sender: IndexerId, batch: LedgerChanges, missed: &mut Missed) {
+    fn apply(&self, sender: IndexerId, batch: LedgerChanges, session: &mut Session) {
         let (fleet, now) = (self.view.current(), self.clock.now());
         let is_our_secret = batch.secret_check == self.cached.secret_check();
         let told = batch.changes.len();
@@ -240,13 +251,17 @@ impl Ear {
             changes.filter_map(|change| convert::from_wire(change, is_our_secret)).collect();
         self.count("unreadable", told - changes.len());
         if batch.snapshot {
-            let named: HashSet<DecisionId> = changes
-                .iter()
-                .filter(|change| matches!(change.what, What::Reserved(_)))
-                .map(|change| change.id)
-                .collect();
-            self.books.lock().keep_only(sender, &named, now);
+            session.named = Some(HashSet::new());
             self.reporter.forget_first_tokens(sender);
+        }
+        if let Some(named) = &mut session.named {
+            let reserved = changes.iter().filter(|change| matches!(change.what, What::Reserved(_)));
+            named.extend(reserved.map(|change| change.id));
+            // Open decisions come first, in full batches but for the last.
+            let is_whole = told < BATCH_CHANGES_MAX || named.len() > NAMED_MAX;
+            if let Some(named) = session.named.take_if(|_| is_whole) {
+                self.books.lock().keep_only(sender, &named, now);
+            }
         }
         for change in changes {
             match change.what {
@@ -256,10 +271,10 @@ impl Ear {
                 }
                 What::Seen(sighting) if self.reporter.learn(sender, &sighting) => self.count("applied", 1),
                 What::Seen(sighting) => {
-                    missed.note(sighting.endpoint, &fleet);
+                    session.missed.note(sighting.endpoint, &fleet);
                     self.count("unknown_endpoint", 1);
                 }
-                _ => self.hear(sender, change, (&fleet, now), missed),
+                _ => self.hear(sender, change, (&fleet, now), &mut session.missed),
             }
         }
     }

@@ -41,9 +41,14 @@ struct Indexer {
 
 impl Indexer {
     fn new(id: u32) -> Self {
+        Self::with_room(id, 100)
+    }
+
+    /// For so many reservations.
+    fn with_room(id: u32, room: usize) -> Self {
         let index = Index::new(KeyHasher::new([1; 16]), IndexLimits::default());
         Self {
-            books: Arc::new(Mutex::new(Books::new(IndexerId::new(id).unwrap(), 100))),
+            books: Arc::new(Mutex::new(Books::new(IndexerId::new(id).unwrap(), room))),
             view: Arc::default(),
             cached: Arc::new(Lookups::new(index.reader())),
             metrics: PeerMetrics::default(),
@@ -116,17 +121,20 @@ impl Indexer {
         let fleet = self.view.current();
         let place = fleet.by_name(ENDPOINT).unwrap().ranks[0].place;
         let id = DecisionIds::new(self.books.lock().own()).next();
-        let placed = Placed {
-            endpoint: ENDPOINT.into(),
-            rank: 0,
-            queued_tokens: 1,
-            sequences: 1,
-            lease_ms: 60_000,
-            expected: None,
-        };
         let forecast = Forecast::of_nothing();
-        self.books.lock().reserve(id, place, placed, forecast, Millis(0)).unwrap();
+        self.books.lock().reserve(id, place, placed(), forecast, Millis(0)).unwrap();
         id
+    }
+}
+
+fn placed() -> Placed {
+    Placed {
+        endpoint: ENDPOINT.into(),
+        rank: 0,
+        queued_tokens: 1,
+        sequences: 1,
+        lease_ms: 60_000,
+        expected: None,
     }
 }
 
@@ -275,4 +283,35 @@ async fn no_more_than_so_many_follow_at_once() {
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
     followers.pop();
     assert!(follow(1_000_000).await.is_ok());
+}
+
+/// More is open at a peer than a batch holds: a connection that breaks must not empty the books for a moment, nor have picks
+/// counted twice.
+#[test]
+fn what_a_snapshot_of_several_batches_names_stays() {
+    let (own, mut session) = (Indexer::with_room(1, 20_000), Session::default());
+    endpoints(&own.view);
+    let (ear, sender) = (own.ear(&Followed::default()), IndexerId::new(2).unwrap());
+    let numbers = DecisionIds::new(sender);
+    let ids: Vec<DecisionId> = (0..5000).map(|_| numbers.next()).collect();
+    let batch = |snapshot, ids: &[DecisionId]| {
+        let changes = ids.iter().map(|id| Change { id: *id, what: What::Reserved(placed()) });
+        let changes = changes.map(|change| convert::to_wire(&change)).collect();
+        LedgerChanges { indexer_id: 2, snapshot, changes, secret_check: 0 }
+    };
+    let mut tell = |first: &[DecisionId], second: &[DecisionId]| {
+        ear.apply(sender, batch(true, first), &mut session);
+        let between = own.sequences();
+        ear.apply(sender, batch(false, second), &mut session);
+        (between, own.sequences())
+    };
+    let (first, second) = ids.split_at(BATCH_CHANGES_MAX);
+    assert_eq!(tell(first, second), (BATCH_CHANGES_MAX as u64, 5000));
+    assert_eq!(tell(first, second), (5000, 5000), "a new connection");
+    assert_eq!(
+        tell(first, &second[..4]),
+        (5000, BATCH_CHANGES_MAX as u64 + 4),
+        "what is over there is over here"
+    );
+    assert_eq!(tell(&first[..10], &[]), (10, 10));
 }
