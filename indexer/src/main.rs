@@ -90,7 +90,7 @@ fn main() -> ExitCode {
             tell(&config, &indexer, (&from, &to), save.as_deref(), json).map(|()| ExitCode::SUCCESS)
         }
     };
-    match result {
+    let code = match result {
         Ok(code) => code,
         Err(error) if matches!(error.downcast_ref(), Some(CheckError::Lookup { .. })) => {
             print_mistakes(&error);
@@ -112,7 +112,9 @@ fn main() -> ExitCode {
             tracing::error!(error = format!("{error:#}"), "cannot go on");
             ExitCode::FAILURE
         }
-    }
+    };
+    logs::finish();
+    code
 }
 
 fn compare(path: &Path, selection: Selection) -> anyhow::Result<ExitCode> {
@@ -163,7 +165,7 @@ fn serve(path: &Path, check: bool) -> anyhow::Result<()> {
         print_out(&config.to_yaml()?);
         return Ok(());
     }
-    logs::start(&config.log);
+    logs::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut signals = EndSignals::listen()?;

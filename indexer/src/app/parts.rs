@@ -25,6 +25,7 @@ use crate::fleet::View;
 use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lengths::OutputLengths;
 use crate::lifecycle::Readiness;
+use crate::logs::LostLines;
 use crate::mirror::{ImageService, MirrorMetrics, Peers, RedisStore, Sources};
 use crate::models::{Registry, Reloader};
 use crate::receipts::Receipts;
@@ -99,6 +100,7 @@ impl Core {
         };
         registry.register_collector(Box::new(endpoints));
         registry.register_collector(Box::new(MemoCollector { memo: self.memo.clone() }));
+        registry.register_collector(Box::new(LostLines));
         registry
     }
 
