@@ -65,7 +65,7 @@ pub struct LostLines;
 
 impl Collector for LostLines {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Queue of the log that could not be written, or not soon enough";
+        let help = "Lines of the log that could not be written, or not soon enough";
         let counter = ConstCounter::new(LINES.get().map_or(0, Queue::lost));
         counter.encode(encoder.encode_descriptor("log_lines_lost", help, None, MetricType::Counter)?)
     }

@@ -107,8 +107,8 @@ pub(super) async fn load_into(
     metrics: &MirrorMetrics,
 ) -> (Loaded, Option<&'static str>) {
     let end = Instant::now() + patience;
-    let secret = match within(end, store.agree(own)).await {
-        Ok(agreed) => agreed.secret,
+    let secret = match within(end, agreed(store, own)).await {
+        Ok(secret) => secret,
         Err(error) => {
             metrics.count_error(error.reason());
             tracing::warn!(%error, "the mirror gave nothing");
@@ -131,6 +131,16 @@ pub(super) async fn load_into(
     left_alone.tell(metrics);
     tracing::info!(images = count, bytes, usable = saved.len(), "the mirror answered");
     (Loaded { secret, saved }, None)
+}
+
+/// The secret of the store. One that takes nothing, for want of memory or of room on its disk or because it is a replica, may
+/// have one, and images.
+async fn agreed(store: &impl Store, own: Secret) -> Result<Secret, StoreError> {
+    match store.agree(own).await {
+        Ok(agreed) => Ok(agreed.secret),
+        Err(error) if error.is_of_writing() => store.secret().await?.ok_or(error),
+        Err(error) => Err(error),
+    }
 }
 
 /// What is asked, unless it is too late for it.

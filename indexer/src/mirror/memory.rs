@@ -51,6 +51,10 @@ impl Store for MemoryStore {
         Ok(Agreed { secret: *kept.get_or_insert(own), is_new })
     }
 
+    async fn secret(&self) -> Result<Option<Secret>, StoreError> {
+        Ok(self.kept.lock().secret)
+    }
+
     fn expiry(&self) -> Duration {
         self.expiry
     }
@@ -81,6 +85,11 @@ impl Store for MemoryStore {
         let before = kept.images.len();
         kept.images.retain(|_, (end, _)| *end > now);
         Ok(Forgotten { names: before - kept.images.len(), next: 0 })
+    }
+
+    async fn has_image(&self, stream: &StreamName) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        Ok(self.kept.lock().images.get(stream).is_some_and(|(end, _)| *end > now))
     }
 
     async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {

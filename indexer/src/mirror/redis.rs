@@ -27,8 +27,9 @@ mod sentinel;
 pub use access::RedisAccess;
 use link::Link;
 
-/// What `PTTL` says of a key that never expires.
+/// What `PTTL` says of a key that never expires, and of one that is not there.
 const NEVER_EXPIRES: i64 = -1;
+const NOT_THERE: i64 = -2;
 
 /// Attempts to read an image that is replaced meanwhile, which happens every ten seconds by default.
 const READS_MAX: usize = 3;
@@ -92,12 +93,17 @@ impl Store for RedisStore {
         let mut set = cmd("SET");
         set.arg(&key).arg(&own[..]).arg("NX");
         let set: Option<String> = self.link.ask(&set).await?;
+        let secret = self.secret().await?.ok_or(StoreError::Foreign("secret"))?;
+        Ok(Agreed { secret, is_new: set.is_some() })
+    }
+
+    async fn secret(&self) -> Result<Option<Secret>, StoreError> {
         // No more than can be a secret, and a byte to find out what is none.
         let mut get = cmd("GETRANGE");
-        get.arg(&key).arg(0).arg(own.len());
+        get.arg(self.key("secret")).arg(0).arg(size_of::<Secret>());
         let kept: Vec<u8> = self.link.ask(&get).await?;
-        let secret = kept.try_into().map_err(|_| StoreError::Foreign("secret"))?;
-        Ok(Agreed { secret, is_new: set.is_some() })
+        let of_bytes = |kept: Vec<u8>| kept.try_into().map_err(|_| StoreError::Foreign("secret"));
+        (!kept.is_empty()).then_some(kept).map(of_bytes).transpose()
     }
 
     fn expiry(&self) -> Duration {
@@ -114,8 +120,11 @@ impl Store for RedisStore {
         for _ in 0..READS_MAX {
             let bytes = self.length(name).await?;
             if bytes == 0 {
-                self.forget(name).await?;
-                return Ok(None);
+                return match self.forget(name).await {
+                    // It was only to be tidied up.
+                    Err(error) if !error.is_of_writing() => Err(error),
+                    _ => Ok(None),
+                };
             }
             if !room.take(bytes) {
                 return Err(StoreError::TooLarge { bytes });
@@ -156,10 +165,16 @@ impl Store for RedisStore {
         Ok(Forgotten { names: forgotten, next: if is_last { 0 } else { from + looked_at - forgotten } })
     }
 
+    async fn has_image(&self, stream: &StreamName) -> Result<bool, StoreError> {
+        let mut left = cmd("PTTL");
+        left.arg(self.key(&format!("image:{stream}")));
+        Ok(self.link.ask::<i64>(&left).await? != NOT_THERE)
+    }
+
     async fn take_turn(&self, stream: &StreamName, time: Duration) -> Result<bool, StoreError> {
-        let key = self.key(&format!("turn:{stream}"));
+        let (key, time_ms) = (self.key(&format!("turn:{stream}")), millis(time));
         let mut set = cmd("SET");
-        set.arg(&key).arg(1).arg("NX").arg("PX").arg(millis(time));
+        set.arg(&key).arg(1).arg("NX").arg("PX").arg(time_ms);
         let taken: Option<String> = self.link.ask(&set).await?;
         if taken.is_some() {
             return Ok(true);
@@ -167,10 +182,17 @@ impl Store for RedisStore {
         // Somebody else's key here would keep everybody from saving for ever.
         let mut left = cmd("PTTL");
         left.arg(&key);
-        match self.link.ask(&left).await? {
-            NEVER_EXPIRES => Err(StoreError::Foreign("turn")),
-            _ => Ok(false),
+        let left_ms: i64 = self.link.ask(&left).await?;
+        if left_ms == NEVER_EXPIRES {
+            return Err(StoreError::Foreign("turn"));
         }
+        // It was taken before the clock of the server was set back, and would last until that is there again.
+        if u64::try_from(left_ms).is_ok_and(|left_ms| left_ms > time_ms) {
+            let mut shorten = cmd("SET");
+            shorten.arg(&key).arg(1).arg("PX").arg(time_ms);
+            self.link.ask::<()>(&shorten).await?;
+        }
+        Ok(false)
     }
 
     async fn save(&self, stream: &StreamName, image: Bytes) -> Result<(), StoreError> {

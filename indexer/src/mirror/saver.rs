@@ -192,10 +192,10 @@ impl<S: Store> Saver<S> {
         // An image of an idle stream is saved again before it expires.
         let lasts = self.store.expiry() / 2;
         let is_saved = |seen: &Seen| seen.seq == last && seen.at.elapsed() < lasts;
-        if self.seen.get(&stream.id).is_some_and(is_saved) {
+        let name = StreamName { endpoint: stream.endpoint, rank: stream.rank };
+        if self.seen.get(&stream.id).is_some_and(is_saved) && self.store.has_image(&name).await? {
             return Ok(());
         }
-        let name = StreamName { endpoint: stream.endpoint, rank: stream.rank };
         if !turn.is_zero() && !self.store.take_turn(&name, turn).await? {
             self.metrics.count_saved("elsewhere");
             return Ok(());
@@ -237,6 +237,7 @@ fn hint(reason: &str) -> &'static str {
         "late" => "raise mirror.timeout_ms above the time of a round trip with some megabytes",
         "unreachable" => "check the address, TLS and the network, or wait for the failover",
         "denied" => "check mirror.username, the password, and the rights of the user (ACL) on {prefix}:*",
+        "disk" => "look at the disk of Redis, and at its log: it takes nothing that it cannot keep",
         "full" => "raise Redis' maxmemory, or choose a policy that evicts keys with an expiry (volatile-ttl)",
         "read_only" => "the address leads to a replica: name the master, or `sentinels`",
         "foreign" => "another program uses this prefix: choose another mirror.prefix",

@@ -67,6 +67,9 @@ pub trait Store: Send + Sync + 'static {
     /// The secret of all images here: the one that is kept already, or else `own` from now on.
     fn agree(&self, own: Secret) -> impl Future<Output = Result<Agreed, StoreError>> + Send;
 
+    /// The secret that is kept, if there is one; changes nothing, so a store that takes nothing answers too.
+    fn secret(&self) -> impl Future<Output = Result<Option<Secret>, StoreError>> + Send;
+
     /// For how long an image is kept after it was saved.
     fn expiry(&self) -> Duration;
 
@@ -84,6 +87,10 @@ pub trait Store: Send + Sync + 'static {
     /// ended, it looks at all; any number of indexers may do so at the same time.
     fn forget_expired(&self, from: usize) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
 
+    /// Whether there is an image of this stream now: one that was saved may have been evicted, or have expired early, by a
+    /// clock that was set forward.
+    fn has_image(&self, stream: &StreamName) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// Whether the caller is the first to ask for this stream within `time`: of several indexers, one saves.
     fn take_turn(
         &self,
@@ -98,8 +105,8 @@ pub trait Store: Send + Sync + 'static {
 // === impl StoreError ===
 
 impl StoreError {
-    /// For metrics: `late`, `unreachable`, `denied` (user, password or rights), `full`, `read_only`, `foreign` (something
-    /// else under a key), `refused` (anything else that a server says).
+    /// For metrics: `late`, `unreachable`, `denied` (user, password or rights), `full` (its memory), `disk` (it cannot write
+    /// to its disk), `read_only`, `foreign` (something else under a key), `refused` (anything else that a server says).
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Late(_) => "late",
@@ -112,11 +119,16 @@ impl StoreError {
         }
     }
 
+    /// What is kept can be read all the same.
+    pub(super) fn is_of_writing(&self) -> bool {
+        matches!(self.reason(), "full" | "disk" | "read_only")
+    }
+
     /// Another connection may do better; where it is the data, it will not.
     pub(super) fn is_of_the_connection(&self) -> bool {
         match self.reason() {
             "late" | "unreachable" | "denied" | "read_only" => true,
-            "full" | "foreign" => false,
+            "full" | "disk" | "foreign" => false,
             _ => matches!(self, Self::Redis(error) if error.is_unrecoverable_error()),
         }
     }
@@ -124,7 +136,8 @@ impl StoreError {
 
 fn of_redis(error: &::redis::RedisError) -> &'static str {
     match error.code() {
-        Some("OOM" | "MISCONF") => return "full",
+        Some("OOM") => return "full",
+        Some("MISCONF") => return "disk",
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => return "denied",
         Some("READONLY") => return "read_only",
         Some("WRONGTYPE") => return "foreign",

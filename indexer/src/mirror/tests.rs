@@ -49,12 +49,16 @@ async fn until_it_works<T>(mut attempt: impl AsyncFnMut() -> Result<T, StoreErro
 /// What any store does, seen by two indexers. `brief`: the same store, whose images expire after 300 ms.
 async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
     let (new, kept) = (Agreed { secret: [1; 16], is_new: true }, Agreed { secret: [1; 16], is_new: false });
+    assert_eq!(first.secret().await.unwrap(), None);
     assert_eq!(first.agree([1; 16]).await.unwrap(), new);
+    assert_eq!(second.secret().await.unwrap(), Some([1; 16]));
     assert_eq!(second.agree([2; 16]).await.unwrap(), kept, "who comes first decides");
     assert_eq!(first.agree([1; 16]).await.unwrap(), kept, "and it stays so");
 
     assert!(second.names().await.unwrap().is_empty());
+    assert!(!first.has_image(&name(0)).await.unwrap());
     first.save(&name(0), Bytes::from_static(b"old")).await.unwrap();
+    assert!(second.has_image(&name(0)).await.unwrap());
     sleep(Duration::from_millis(2)).await;
     first.save(&name(1), Bytes::from_static(b"\x00\xff")).await.unwrap();
     sleep(Duration::from_millis(2)).await;
@@ -74,6 +78,7 @@ async fn behaves(first: impl Store, second: impl Store, brief: impl Store) {
     }
     assert_eq!(first.names().await.unwrap().len(), 6);
     sleep(Duration::from_millis(600)).await;
+    assert!(!first.has_image(&name(2)).await.unwrap());
     assert_eq!(images(&first).await.len(), 2, "what has expired is gone");
     assert_eq!(first.names().await.unwrap().len(), 2, "with its name");
 

@@ -60,6 +60,8 @@ async fn a_redis_that_is_full_or_a_replica_says_so_until_it_is_not() {
         None,
         "not even the secret is set anew"
     );
+    let loaded = load::load(&store, [2; 16], LONG, &MirrorMetrics::default()).await;
+    assert_eq!(loaded.secret, [1; 16], "what it has can be read");
     server.ask(&["config", "set", "maxmemory", "0"]);
     store.save(&name(1), large).await.unwrap();
 
@@ -69,6 +71,21 @@ async fn a_redis_that_is_full_or_a_replica_says_so_until_it_is_not() {
     server.ask(&["replicaof", "no", "one"]);
     until_it_works(async || store.save(&name(0), Bytes::from_static(b"image")).await).await;
     assert_eq!(store.agree([2; 16]).await.unwrap().secret, [1; 16]);
+}
+
+/// The clock of the server was set back after a turn was taken: it would last until that time comes again. To the one who asks, a
+/// turn lasts no longer than the next one will.
+#[tokio::test]
+async fn a_turn_lasts_no_longer_than_who_asks_would_take_it_for() {
+    let server = RedisServer::start(&[]);
+    let (store, turn) = (server.store(LONG), Duration::from_millis(200));
+    assert!(store.take_turn(&name(0), Duration::from_secs(86_400)).await.unwrap());
+    assert!(!store.take_turn(&name(0), turn).await.unwrap(), "another one has it for now");
+    let begun = Instant::now();
+    while !store.take_turn(&name(0), turn).await.unwrap() {
+        assert!(begun.elapsed() < LONG);
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Another program uses the same keys: nothing of it is taken for ours, and it is told.
