@@ -68,6 +68,41 @@ fn three_indexers_spread_load_as_evenly_as_one() {
     assert!(figures[1] <= UNEVENNESS_MAX * figures[0], "three: {}, one: {}", figures[1], figures[0]);
 }
 
+/// Of the share of prompt tokens that engines find, what may be missing with several indexers.
+const HITS_LESS_MAX: f64 = 0.02;
+
+/// Each of n indexers is asked for an nth of the requests. Loads and caches that only it saw would be a whole fleet's to it, and
+/// every threshold n times as high.
+// D9 (smg-project/smg#1621)
+#[test]
+fn the_same_load_finds_as_much_in_caches_with_one_two_and_four_indexers() {
+    let load = Load { prefixes: 60, uses: 5, rate: 4.0, concurrency: 24, ..load() };
+    let figures = RefCell::new(Vec::new());
+    for indexers in [1, 2, 4] {
+        case(engines(indexers), async |stack| {
+            let address = stack.envoy.address();
+            let samples = load.drive(&stack.client, &address, SPEEDUP, &Arc::default()).await?;
+            let seen = Figures::of(&samples);
+            ensure!(seen.failed == 0, "{} requests failed", seen.failed);
+            for (number, indexer) in stack.indexers.iter().enumerate() {
+                let decided =
+                    indexer.metrics().await?.sum("warmpath_decisions_total", &[("outcome", "scored")]);
+                ensure!(decided > 0.0, "indexer {number} of {indexers} decided nothing");
+            }
+            println!(
+                "{indexers} indexers: {:.1} % of the tokens found, p99 {:.0} ms",
+                100.0 * seen.cached_share,
+                seen.ttft_ms.p99,
+            );
+            figures.borrow_mut().push(seen.cached_share);
+            Ok(())
+        });
+    }
+    let figures = figures.into_inner();
+    let one = figures[0];
+    assert!(figures.iter().all(|found| *found > one - HITS_LESS_MAX), "one, two, four: {figures:?}");
+}
+
 // D4 (llm-d/llm-d-router#1842)
 #[test]
 fn indexers_that_lose_each_other_decide_alone() {
