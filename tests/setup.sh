@@ -8,6 +8,7 @@
 #     tokenizer files   unpacked to target/fixtures/
 #   setup.sh          what the tests take besides
 #     system packages   Redis and OpenSSL
+#     a wall clock      a library that moves it for one process, built to target/warmpath/wall_clock.so
 #     a browser         Chromium or what is made of it, for the browser build; WARMPATH_BROWSER=/path/to/one names another
 #
 # Envoy is then at target/warmpath/envoy, the browser at target/warmpath/browser.
@@ -112,6 +113,14 @@ unpack_tokenizers() {
   done
 }
 
+# Written beside and renamed: programs that have the old one loaded go on with it.
+build_wall_clock() {
+  local source=tests/src/machine/wall_clock.c out=target/warmpath/wall_clock.so
+  [[ -e $out && ! $source -nt $out ]] && return
+  cc -shared -fPIC -O2 -Wall -Wextra -Werror -o "$out.new" "$source"
+  mv "$out.new" "$out"
+}
+
 [[ $purpose == run || $purpose == test ]] || fail "setup.sh $purpose: expected run, or nothing"
 cd "$root"
 check_rust
@@ -121,6 +130,7 @@ envoy=$(provide_envoy)
 ln -sfn "$envoy" target/warmpath/envoy
 unpack_tokenizers
 if [[ $purpose == test ]]; then
+  build_wall_clock
   browser=$(browser) || fail "no browser was found after one was installed: set WARMPATH_BROWSER"
   ln -sfn "$browser" target/warmpath/browser
 fi

@@ -1,6 +1,8 @@
 //! An indexer that is gone, frozen or never there costs locality, and never a request or much time.
 
+use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -222,6 +224,64 @@ fn an_indexer_whose_log_cannot_be_written_serves_on() {
             assert_eq!(answer.receipt().outcome, "scored", "{:?}", answer.receipt());
         }
         // It also ends as it should: a panic on the way would show in its exit code.
+        stack.indexer()?.stop()?;
+        assert!(stack.indexer()?.process().exit_code() == Some(0));
+        stack.indexer()?.start_again().await
+    });
+}
+
+/// The same in the midst of it, for the indexer and for Envoy, until there is room again.
+#[test]
+fn an_indexer_and_a_proxy_whose_disk_fills_up_while_they_run_serve_on() {
+    let stack = Stack::builder()
+        .map(|stack| stack.own_machines().indexer(|config| config["log"] = json!({ "level": "debug" })));
+    case(stack, async |stack| {
+        let fill = |stack: &mut Stack, is_full: bool| {
+            stack.indexer()?.process().fill_disk(is_full)?;
+            stack.envoy.process().fill_disk(is_full)?;
+            anyhow::Ok(stack.indexer()?.process().log().len())
+        };
+        let full = fill(stack, true)?;
+        for seed in 0..20 {
+            let answer = stack.send_alone(completion(text(seed, 64))).await?;
+            assert_eq!(answer.receipt().outcome, "scored", "{:?}", answer.receipt());
+        }
+        assert_eq!(fill(stack, false)?, full, "no line of its log was written");
+        eventually("lines are written again", async || {
+            stack.send_alone(completion(text(1, 64))).await?;
+            let now = stack.indexer()?.process().log().len();
+            Ok(if now > full { Look::Seen(()) } else { Look::NotYet(format!("{now} bytes")) })
+        })
+        .await?;
+        stack.indexer()?.stop()?;
+        assert!(stack.indexer()?.process().exit_code() == Some(0));
+        stack.indexer()?.start_again().await
+    });
+}
+
+/// Its log goes into a pipe that somebody holds and does not read, as where the one who collects logs stands still: soon the pipe
+/// is full, and to write to it would wait.
+#[test]
+fn an_indexer_whose_log_nobody_reads_serves_on() {
+    let stack =
+        Stack::builder().map(|stack| stack.indexer(|config| config["log"] = json!({ "level": "trace" })));
+    case(stack, async |stack| {
+        let pipe = stack.dir().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status()?.success());
+        // For writing too: to open it does not wait then.
+        let _held = File::options().read(true).write(true).open(&pipe)?;
+        let indexer = stack.indexer()?;
+        indexer.stop()?;
+        indexer.start_again_logging_to(&pipe).await?;
+        let mut seed = 0;
+        eventually("lines are lost", async || {
+            seed += 1;
+            let answer = stack.send_alone(completion(text(seed, 64))).await?;
+            assert_eq!(answer.receipt().outcome, "scored", "{:?}", answer.receipt());
+            let lost = stack.indexers[0].metrics().await?.sum("warmpath_log_lines_lost_total", &[]);
+            Ok(if lost > 0.0 { Look::Seen(()) } else { Look::NotYet(format!("{seed} requests")) })
+        })
+        .await?;
         stack.indexer()?.stop()?;
         assert!(stack.indexer()?.process().exit_code() == Some(0));
         stack.indexer()?.start_again().await

@@ -19,6 +19,8 @@ mod chaos;
 #[cfg(test)]
 mod circles;
 #[cfg(test)]
+mod clocks;
+#[cfg(test)]
 mod cold_start;
 #[cfg(test)]
 mod configuration;

@@ -12,7 +12,7 @@ use warmpath_tests::mirror_load::{Plan, run};
 use warmpath_tests::paths;
 use warmpath_tests::ports::Port;
 use warmpath_tests::prompts::{completion, text};
-use warmpath_tests::redis::Redis;
+use warmpath_tests::redis::{Keeps, Redis};
 use warmpath_tests::stack::{Stack, StackBuilder};
 
 /// Batches that the engines' replay keeps: fewer than the cases make.
@@ -251,6 +251,53 @@ fn a_redis_that_takes_nothing_is_told_with_its_reason_and_changes_no_answer() {
             saved(stack).await?;
         }
         Ok(())
+    });
+}
+
+/// A Redis that keeps something on a disk without room takes nothing more: told with its reason. What it has can be read, so
+/// an indexer that starts meanwhile is warm. It takes images again when there is room.
+#[test]
+fn a_redis_whose_snapshots_find_no_room_is_told_and_read_and_used_again_when_there_is_room() {
+    a_full_disk_is_told_and_read_and_used_again(Keeps::Snapshots);
+}
+
+#[test]
+fn a_redis_whose_log_finds_no_room_is_told_and_read_and_used_again_when_there_is_room() {
+    a_full_disk_is_told_and_read_and_used_again(Keeps::Log);
+}
+
+fn a_full_disk_is_told_and_read_and_used_again(keeps: Keeps) {
+    let port = Port::claim().expect("a port");
+    let builder = stack(1, &port);
+    case(builder, async |stack| {
+        let redis = Redis::start_on_machine(keeps, port, stack.dir()).await?;
+        let prompts: Vec<String> = (0..3 * KEPT as u64).map(|seed| text(seed, 160)).collect();
+        for prompt in &prompts {
+            predicted_and_true(stack, prompt, 0).await?;
+        }
+        saved(stack).await?;
+        redis.fill_disk(true)?;
+        let mut seed = 100;
+        eventually("the indexer tells why", async || {
+            seed += 1;
+            stack.send_alone(completion(text(seed, 32))).await?;
+            let metrics = stack.indexer()?.metrics().await?;
+            let told = metrics.sum("warmpath_mirror_errors_total", &[("reason", "disk")]);
+            let reachable = metrics.sum("warmpath_mirror_reachable", &[]);
+            seen_if(told > 0.0 && reachable == 0.0, format!("{told} told, {reachable} reachable"))
+        })
+        .await?;
+        eventually("the log says what to look at", async || {
+            let log = stack.indexer()?.process().log();
+            seen_if(log.contains("look at the disk of Redis"), log)
+        })
+        .await?;
+
+        stack.indexer()?.process().kill()?;
+        stack.indexer()?.start_again().await?;
+        assert_eq!(metric(stack, "warmpath_mirror_restores_total", "restored").await?, 1.0);
+        redis.fill_disk(false)?;
+        saved(stack).await
     });
 }
 

@@ -33,7 +33,7 @@ fn on_site_with(
     case: impl AsyncFnOnce(&mut Site) -> Result<()>,
 ) {
     let dir = fresh_dir(&paths::target().join("e2e/scaling").join(name));
-    let size = Size { indexers, engines: 3, timeout_ms: Some(timeout_ms) };
+    let size = Size { indexers, engines: 3, timeout_ms: Some(timeout_ms), machines: None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let result = runtime.block_on(async {
         let mut site = Site::start(size, &dir).await?;

@@ -10,9 +10,10 @@
 //! What must hold: no request fails but those that their engine took along, and when all is undone the index is exact,
 //! nothing is reserved, nobody panicked, and nothing has grown.
 //!
-//! Not among the faults: a killed Envoy (its clients see it), clocks that jump (the kernel lets only its owner do so; the
-//! filter's clock has a unit test, and so has each use that the indexer makes of the wall clock), full disks (the indexer writes
-//! none; a log that cannot be written has a case of its own).
+//! Each process has a machine of its own: its clock jumps alone, as do clocks of machines that disagree, and its disk is
+//! full while others have room.
+//!
+//! Not among the faults: a killed Envoy, whose clients see it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,7 +43,12 @@ const MODEL: &str = "tiny";
 /// Plays the schedule. `dir` takes logs and configurations, and must be there. An error says that it could not be played;
 /// what went wrong in it is in the report.
 pub async fn run(schedule: Schedule, rate: f64, dir: &Path) -> Result<Report> {
-    let size = Size { indexers: schedule.indexers, engines: schedule.engines, timeout_ms: None };
+    let size = Size {
+        indexers: schedule.indexers,
+        engines: schedule.engines,
+        timeout_ms: None,
+        machines: Some(schedule.redis_keeps),
+    };
     let mut site = Site::start(size, dir).await?;
     let first = after::holdings(&mut site)?;
     let length = Duration::from_millis(schedule.length_ms);

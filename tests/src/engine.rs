@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::client::{Call, Client};
 use crate::eventually::{Look, eventually, seen_if};
+use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::{LOOPBACK, Port};
@@ -38,6 +39,8 @@ pub struct EngineSpec {
     pub ip: IpAddr,
     /// Names of LoRA adapters.
     pub loras: Vec<String>,
+    /// Runs on a machine of its own.
+    pub own_machine: bool,
     /// Further flags of the emulator, as its README lists them.
     pub flags: Vec<String>,
 }
@@ -57,6 +60,7 @@ impl EngineSpec {
             events: true,
             ip: LOOPBACK,
             loras: Vec::new(),
+            own_machine: false,
             flags: Vec::new(),
         }
     }
@@ -123,7 +127,8 @@ impl Engine {
     /// Starts one and waits until it is healthy.
     pub async fn start(name: &str, spec: EngineSpec, dir: &Path) -> Result<Self> {
         let ports = Ports::claim(spec.ip, spec.ranks)?;
-        let process = Process::start(name, &paths::emulator()?, spec.args(&ports), dir)?;
+        let machine = spec.own_machine.then(|| Machine::new(name, dir)).transpose()?;
+        let process = Process::start_on(machine, name, &paths::emulator()?, spec.args(&ports), dir)?;
         let client = Client::default();
         let mut engine = Self { spec, ports, process, name: name.to_owned(), dir: dir.to_owned(), client };
         engine.wait_until_healthy().await?;
@@ -139,8 +144,8 @@ impl Engine {
 
     /// Starts it again after it was killed, and does not wait until it answers.
     pub fn launch_again(&mut self) -> Result<()> {
-        self.process =
-            Process::start(&self.name, &paths::emulator()?, self.spec.args(&self.ports), &self.dir)?;
+        let (machine, args) = (self.process.machine(), self.spec.args(&self.ports));
+        self.process = Process::start_on(machine, &self.name, &paths::emulator()?, args, &self.dir)?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Call, Client};
 use crate::eventually::{Look, eventually, seen_if};
+use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::Port;
@@ -142,23 +144,11 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts it with this bootstrap and this many workers on ports of its own, and waits until it takes requests.
-    pub async fn start(bootstrap: Bootstrap, workers: usize, dir: &Path) -> Result<Self> {
-        Self::start_as(None, bootstrap, workers, dir).await
-    }
-
-    /// The same with a listener that [`Envoy::change_filters`] can replace. What the one before has under way may take
-    /// so many seconds.
-    pub async fn start_reloadable(
-        drain_s: u32,
-        bootstrap: Bootstrap,
-        workers: usize,
-        dir: &Path,
-    ) -> Result<Self> {
-        Self::start_as(Some(drain_s), bootstrap, workers, dir).await
-    }
-
-    async fn start_as(
+    /// Starts it with this bootstrap and this many workers on ports of its own, and waits until it takes requests. On a machine
+    /// of its own, where there is one. With `drain_s` [`Envoy::change_filters`] can replace its listener, and what the one
+    /// before has under way may take so many seconds.
+    pub async fn start(
+        machine: Option<Arc<Machine>>,
         drain_s: Option<u32>,
         mut bootstrap: Bootstrap,
         workers: usize,
@@ -175,7 +165,7 @@ impl Envoy {
         let args = ["-c", &config, "--disable-hot-restart", "--concurrency", &workers];
         let args = args.into_iter().chain(["--drain-time-s", &drain_s]);
         let args = args.into_iter().chain(["--log-level", "warning", "--component-log-level", "wasm:info"]);
-        let process = Process::start("envoy", &paths::envoy()?, args, dir)?;
+        let process = Process::start_on(machine, "envoy", &paths::envoy()?, args, dir)?;
         let mut envoy = Self { process, listener, admin, client: Client::default(), listener_file };
         envoy.wait_until_ready().await?;
         Ok(envoy)
@@ -219,6 +209,11 @@ impl Envoy {
     pub async fn metrics(&self) -> Result<Metrics> {
         let answer = self.client.send(&self.admin_address(), Call::get("/stats/prometheus")).await?;
         Ok(Metrics::parse(&answer.text()))
+    }
+
+    /// Sets the clock of its machine so many seconds ahead of the right time, or behind it.
+    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
+        self.process.set_clock(ahead_s)
     }
 
     /// The process, to freeze, end or read.

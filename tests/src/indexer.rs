@@ -1,6 +1,7 @@
 //! The real indexer as a process of its own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Call, Client};
 use crate::engine::Engine;
 use crate::eventually::{Look, eventually, seen_if};
+use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::paths;
 use crate::ports::Port;
@@ -64,7 +66,18 @@ pub struct Indexer {
 impl Indexer {
     /// Starts one with this configuration (less `listen`, which is added) and waits until it is ready.
     pub async fn start(name: &str, ports: IndexerPorts, config: Value, dir: &Path) -> Result<Self> {
-        let process = launch(name, &ports, &config, dir)?;
+        Self::start_on(None, name, ports, config, dir).await
+    }
+
+    /// The same on a machine of its own, where there is one.
+    pub async fn start_on(
+        machine: Option<Arc<Machine>>,
+        name: &str,
+        ports: IndexerPorts,
+        config: Value,
+        dir: &Path,
+    ) -> Result<Self> {
+        let process = launch(machine, name, &ports, &config, dir)?;
         let (name, dir) = (name.to_owned(), dir.to_owned());
         let mut indexer = Self { name, ports, config, dir, process, client: Client::default() };
         indexer.wait_until_ready().await?;
@@ -79,7 +92,7 @@ impl Indexer {
 
     /// The same, and does not wait until it is ready.
     pub fn launch_again(&mut self) -> Result<()> {
-        self.process = launch(&self.name, &self.ports, &self.config, &self.dir)?;
+        self.process = launch(self.process.machine(), &self.name, &self.ports, &self.config, &self.dir)?;
         Ok(())
     }
 
@@ -149,12 +162,19 @@ fn connected_streams(state: &Value) -> usize {
     ranks.filter(|rank| rank["stream"]["connected"] == true).count()
 }
 
-fn launch(name: &str, ports: &IndexerPorts, config: &Value, dir: &Path) -> Result<Process> {
+fn launch(
+    machine: Option<Arc<Machine>>,
+    name: &str,
+    ports: &IndexerPorts,
+    config: &Value,
+    dir: &Path,
+) -> Result<Process> {
     let mut config = config.clone();
     config["listen"] = json!({ "grpc": ports.grpc.to_string(), "admin": ports.admin.to_string() });
     let path = dir.join(format!("{name}.yaml"));
     // JSON is YAML.
     std::fs::write(&path, serde_json::to_vec_pretty(&config)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    Process::start(name, &paths::indexer()?, ["serve".as_ref(), "--config".as_ref(), path.as_os_str()], dir)
+    let args = ["serve".as_ref(), "--config".as_ref(), path.as_os_str()];
+    Process::start_on(machine, name, &paths::indexer()?, args, dir)
 }

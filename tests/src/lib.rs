@@ -8,7 +8,7 @@
 //! In reading order: what is started ([`engine`], [`recorder`], [`indexer`], [`scripted`], [`envoy`], all of
 //! them in [`stack`], with models from [`model_folders`]), what a case does with it ([`case`], [`browser`], [`client`], [`eventually`], [`metrics`], [`prompts`], [`load`]), what is
 //! compared afterwards ([`audit`], [`lab`], and [`soak`] and [`chaos`] with faults for hours, [`mirror_load`] with the streams of [`churn`]), and what they stand on ([`process`],
-//! [`ports`], [`paths`]).
+//! [`machine`], [`ports`], [`paths`]).
 
 #![expect(
     clippy::indexing_slicing,
@@ -28,6 +28,7 @@ pub mod eventually;
 pub mod indexer;
 pub mod lab;
 pub mod load;
+pub mod machine;
 pub mod metrics;
 pub mod mirror_load;
 pub mod model_folders;

@@ -67,6 +67,19 @@ pub fn browser() -> Result<PathBuf> {
     existing(target().join("warmpath/browser"), "make setup")
 }
 
+/// The library that moves the wall clock of a process, as `tests/setup.sh` builds it. An error where it is older than its
+/// source.
+pub fn wall_clock() -> Result<PathBuf> {
+    let library = existing(target().join("warmpath/wall_clock.so"), "make setup")?;
+    let source = root().join("tests/src/machine");
+    ensure!(
+        newer_in(&source, library.metadata()?.modified()?)?.is_none(),
+        "wall_clock.so is older than its source: run `make setup`"
+    );
+    // It is loaded by processes that run elsewhere.
+    Ok(library.canonicalize()?)
+}
+
 /// The indexer, `warmpath`.
 pub fn indexer() -> Result<PathBuf> {
     native("warmpath", &INDEXER_SOURCES)

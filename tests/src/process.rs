@@ -8,12 +8,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::machine::{Machine, fill_disk};
 
 /// How often a process that was told to end is looked at.
 const EXIT_POLL: Duration = Duration::from_millis(5);
@@ -24,6 +26,7 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    machine: Option<Arc<Machine>>,
 }
 
 impl Process {
@@ -34,14 +37,30 @@ impl Process {
         args: impl IntoIterator<Item = A>,
         log_dir: &Path,
     ) -> Result<Self> {
+        Self::start_on(None, name, program, args, log_dir)
+    }
+
+    /// The same on a machine of its own, where there is one.
+    pub fn start_on<A: AsRef<std::ffi::OsStr>>(
+        machine: Option<Arc<Machine>>,
+        name: &str,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+        log_dir: &Path,
+    ) -> Result<Self> {
         let log = log_dir.join(format!("{name}.log"));
         let open = || File::options().create(true).append(true).open(&log);
         let out = open().with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(program).args(args);
+        command.args(["--pdeathsig", "KILL"]);
+        match &machine {
+            Some(machine) => command.args(machine.command(program)?),
+            None => command.arg(program),
+        };
+        command.args(args);
         command.current_dir(crate::paths::root()).stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
         let child = spawn(command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self { name: name.to_owned(), child, log, machine })
     }
 
     /// Its name in messages, which is that of its log.
@@ -57,6 +76,27 @@ impl Process {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The machine of its own that it runs on, for those that are started in its place.
+    pub fn machine(&self) -> Option<Arc<Machine>> {
+        self.machine.clone()
+    }
+
+    /// Sets the clock of its machine so many seconds ahead of the right time, or behind it.
+    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
+        self.own_machine()?.set_clock(ahead_s)
+    }
+
+    /// Leaves no room on its disk, or as much as there is, until it ends.
+    pub fn fill_disk(&self, is_full: bool) -> Result<()> {
+        // Without a machine of its own it would be ended by its next line.
+        self.own_machine()?;
+        fill_disk(self.pid()?, is_full).with_context(|| format!("the disk of {}", self.name))
+    }
+
+    fn own_machine(&self) -> Result<&Machine> {
+        self.machine.as_deref().with_context(|| format!("{} has no machine of its own", self.name))
     }
 
     /// Memory that it has in use, in bytes.
@@ -135,8 +175,11 @@ impl Process {
     }
 
     fn send(&self, signal: Signal) -> Result<()> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
-        kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))
+        kill_process(self.pid()?, signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")
     }
 }
 

@@ -1,38 +1,64 @@
-//! A real Redis that keeps nothing on disk.
+//! A real Redis, which keeps nothing on disk unless it is told to.
 
+use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream};
 
 use crate::eventually::{Look, eventually, seen_if};
+use crate::machine::Machine;
 use crate::ports::Port;
 use crate::process::Process;
 
 /// A command takes microseconds; who waits longer has frozen it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running Redis. Restarted, it keeps its port and nothing else.
+/// What it keeps on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keeps {
+    /// Nothing: restarted, it is empty.
+    Nothing,
+    /// A snapshot every second in which anything changed.
+    Snapshots,
+    /// Every command, written to the disk within a second.
+    Log,
+}
+
+/// A running Redis. Restarted, it keeps its port, and what it has on disk.
 #[derive(Debug)]
 pub struct Redis {
     port: Port,
+    keeps: Keeps,
     process: Process,
     dir: PathBuf,
 }
 
 impl Redis {
-    /// Starts one and waits until it listens. `dir`: for its log.
+    /// Starts one that keeps nothing and waits until it listens. `dir`: for its log.
     pub async fn start(port: Port, dir: &Path) -> Result<Self> {
-        let process = launch(&port, dir)?;
-        let mut redis = Self { port, process, dir: dir.to_owned() };
+        Self::start_as(Keeps::Nothing, None, port, dir).await
+    }
+
+    /// The same for one that keeps something, on a machine of its own.
+    pub async fn start_on_machine(keeps: Keeps, port: Port, dir: &Path) -> Result<Self> {
+        Self::start_as(keeps, Some(Machine::new("redis", dir)?), port, dir).await
+    }
+
+    async fn start_as(keeps: Keeps, machine: Option<Arc<Machine>>, port: Port, dir: &Path) -> Result<Self> {
+        let process = launch(machine, keeps, &port, dir)?;
+        let mut redis = Self { port, keeps, process, dir: dir.to_owned() };
         redis.wait_until_it_listens().await?;
         Ok(redis)
     }
 
-    /// Starts it again after it was killed, empty.
+    /// Starts it again after it was killed.
     pub async fn start_again(&mut self) -> Result<()> {
         self.launch_again()?;
         self.wait_until_it_listens().await
@@ -40,8 +66,14 @@ impl Redis {
 
     /// The same, and does not wait until it listens.
     pub fn launch_again(&mut self) -> Result<()> {
-        self.process = launch(&self.port, &self.dir)?;
+        self.process = launch(self.process.machine(), self.keeps, &self.port, &self.dir)?;
         Ok(())
+    }
+
+    /// The same on an empty disk.
+    pub fn launch_again_on_empty_disk(&mut self) -> Result<()> {
+        std::fs::remove_dir_all(data(&self.dir)).context("cannot empty the disk of Redis")?;
+        self.launch_again()
     }
 
     /// `ip:port`.
@@ -104,14 +136,36 @@ impl Redis {
         Ok(all)
     }
 
+    /// Sets the clock of its machine so many seconds ahead of the right time, or behind it.
+    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
+        self.process.set_clock(ahead_s)
+    }
+
+    /// Leaves no room on its disk, or as much as there is.
+    pub fn fill_disk(&self, is_full: bool) -> Result<()> {
+        self.process.fill_disk(is_full)
+    }
+
     /// The process, to freeze, thaw or kill.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 }
 
-fn launch(port: &Port, dir: &Path) -> Result<Process> {
-    let port = port.number().to_string();
-    let args = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
-    Process::start("redis", Path::new("redis-server"), args, dir)
+/// Where it keeps what it keeps.
+fn data(dir: &Path) -> PathBuf {
+    dir.join("redis-data")
+}
+
+fn launch(machine: Option<Arc<Machine>>, keeps: Keeps, port: &Port, dir: &Path) -> Result<Process> {
+    let (port, data) = (port.number().to_string(), data(dir));
+    std::fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
+    let (save, appendonly) = match keeps {
+        Keeps::Nothing => ("", "no"),
+        Keeps::Snapshots => ("1 1", "no"),
+        Keeps::Log => ("", "yes"),
+    };
+    let args = ["--bind", "127.0.0.1", "--port", &port, "--save", save, "--appendonly", appendonly];
+    let args = args.iter().map(OsStr::new).chain(["--dir".as_ref(), data.as_os_str()]);
+    Process::start_on(machine, "redis", Path::new("redis-server"), args, dir)
 }

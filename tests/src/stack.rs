@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
@@ -12,6 +13,7 @@ use crate::engine::{Engine, EngineSpec};
 use crate::envoy::{Bootstrap, Envoy};
 use crate::eventually::{eventually, seen_if};
 use crate::indexer::{self, Indexer, IndexerPorts};
+use crate::machine::Machine;
 use crate::paths;
 use crate::ports::LOOPBACK;
 use crate::recorder::Recorder;
@@ -40,6 +42,7 @@ pub struct StackBuilder {
     policy: String,
     speculates: bool,
     workers: usize,
+    own_machines: bool,
     /// Seconds that a replaced listener drains, where it may be replaced.
     drain_s: Option<u32>,
     module: Option<Vec<u8>>,
@@ -80,6 +83,7 @@ impl Stack {
             policy: "cost".to_owned(),
             speculates: true,
             workers: WORKERS,
+            own_machines: false,
             drain_s: None,
             module: None,
             filter: Vec::new(),
@@ -269,6 +273,13 @@ impl StackBuilder {
         self
     }
 
+    /// Every process on a machine of its own, whose clock can jump and whose disk can be full.
+    #[must_use]
+    pub fn own_machines(mut self) -> Self {
+        self.own_machines = true;
+        self.each_engine(|engine| engine.own_machine = true)
+    }
+
     /// An Envoy whose listener can be replaced, and then drains for so many seconds.
     #[must_use]
     pub fn reloadable(mut self, drain_s: u32) -> Self {
@@ -346,7 +357,8 @@ impl StackBuilder {
         for patch in self.indexer {
             patch(&mut config)?;
         }
-        let indexers = start_indexers(self.indexers, &config, dir).await?;
+        let machine = |name: &str| self.own_machines.then(|| Machine::new(name, dir)).transpose();
+        let indexers = start_indexers(self.indexers, &config, machine, dir).await?;
 
         let scripted = match self.script {
             Some(script) => Some(ScriptedIndexer::start(script).await?),
@@ -369,10 +381,7 @@ impl StackBuilder {
         for patch in self.bootstrap {
             patch(&mut bootstrap)?;
         }
-        let envoy = match self.drain_s {
-            Some(drain_s) => Envoy::start_reloadable(drain_s, bootstrap, self.workers, dir).await?,
-            None => Envoy::start(bootstrap, self.workers, dir).await?,
-        };
+        let envoy = Envoy::start(machine("envoy")?, self.drain_s, bootstrap, self.workers, dir).await?;
         let client = Client::default();
         let (speculates, dir) = (self.speculates, dir.to_owned());
         let stack = Stack { engines, recorders, indexers, scripted, envoy, client, speculates, dir };
@@ -425,14 +434,20 @@ impl Stack {
     }
 }
 
-async fn start_indexers(count: usize, config: &Value, dir: &Path) -> Result<Vec<Indexer>> {
+async fn start_indexers(
+    count: usize,
+    config: &Value,
+    machine: impl Fn(&str) -> Result<Option<Arc<Machine>>>,
+    dir: &Path,
+) -> Result<Vec<Indexer>> {
     let ports = (0..count).map(|_| IndexerPorts::claim()).collect::<Result<Vec<_>>>()?;
     let addresses: Vec<String> = ports.iter().map(IndexerPorts::grpc).collect();
     let indexers = ports.into_iter().enumerate().map(async |(number, ports)| {
         let mut config = config.clone();
         let own = ports.grpc();
         config["peers"] = addresses.iter().filter(|address| **address != own).cloned().collect();
-        Indexer::start(&format!("indexer-{number}"), ports, config, dir).await
+        let name = format!("indexer-{number}");
+        Indexer::start_on(machine(&name)?, &name, ports, config, dir).await
     });
     try_join_all(indexers).await
 }

@@ -82,7 +82,8 @@ async fn main() -> Result<()> {
 }
 
 async fn measure(args: &Args, dir: &std::path::Path) -> Result<BTreeMap<State, Row>> {
-    let mut site = Site::start(Size { indexers: 2, engines: 3, timeout_ms: None }, dir).await?;
+    let mut site =
+        Site::start(Size { indexers: 2, engines: 3, timeout_ms: None, machines: None }, dir).await?;
     // Fills the caches.
     load(&site, args, 0).await?;
     let mut seen = BTreeMap::<State, (Vec<Sent>, Buckets)>::new();

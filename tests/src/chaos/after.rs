@@ -1,5 +1,6 @@
 //! What must hold when a schedule is over and everything is undone: nobody died, everybody answers, nothing is reserved,
-//! the index is exact, and nothing has grown.
+//! the index is exact, nothing has grown, Redis has what a next indexer needs, and with that one starts and is exact too.
+//! Clocks are set right only after the first comparison.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -43,7 +44,7 @@ pub(super) async fn check(site: &mut Site, first: &[Holdings], seconds: u64) -> 
     let mut complain = |result: Result<()>| complaints.extend(result.err().map(|error| format!("{error:#}")));
     complain(recovered(site).await);
     complain(idle(site).await);
-    let audited = match audit(&site.engines, &site.indexers).await {
+    let mut audited = match audit(&site.engines, &site.indexers).await {
         Ok(lines) => lines,
         Err(error) => {
             complain(Err(error.context("audit")));
@@ -54,6 +55,12 @@ pub(super) async fn check(site: &mut Site, first: &[Holdings], seconds: u64) -> 
     complain(idle(site).await);
 
     let holdings = holdings(site)?;
+    site.set_clocks_right()?;
+    complain(mirrored(site).await);
+    match started_from_mirror(site).await {
+        Ok(lines) => audited.extend(lines),
+        Err(error) => complain(Err(error.context("an indexer that was killed and started at the end"))),
+    }
     for (number, (now, first)) in holdings.iter().zip(first).enumerate() {
         complaints.extend(now.leaks(first).into_iter().map(|leak| format!("indexer {number} holds {leak}")));
     }
@@ -135,6 +142,35 @@ async fn decides(site: &Site) -> Result<()> {
         seen_if(idle.is_empty(), format!("{:?}, and indexers {idle:?} decide nothing", answer.receipt()))
     })
     .await
+}
+
+/// Every indexer can save, and every engine's stream is saved.
+async fn mirrored(site: &Site) -> Result<()> {
+    for (number, indexer) in site.indexers.iter().enumerate() {
+        eventually("the mirror takes images", async || {
+            let reachable = indexer.metrics().await?.sum("warmpath_mirror_reachable", &[]);
+            seen_if(reachable == 1.0, format!("indexer {number} says {reachable}"))
+        })
+        .await?;
+    }
+    for engine in &site.engines {
+        let key = format!("{{warmpath}}:image:{}/0", engine.address());
+        eventually("every stream has an image", async || {
+            let answer = site.redis.command(&format!("EXISTS {key}")).await?;
+            seen_if(answer == ":1", format!("{key}: {answer}"))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// What is saved is enough to start from, and true. What was compared.
+async fn started_from_mirror(site: &mut Site) -> Result<Vec<String>> {
+    let Some(indexer) = site.indexers.first_mut() else { return Ok(Vec::new()) };
+    indexer.process().kill()?;
+    indexer.start_again().await?;
+    site.wait_for_streams().await?;
+    audit(&site.engines, &site.indexers[..1]).await
 }
 
 async fn decisions(indexer: &crate::indexer::Indexer) -> Result<f64> {

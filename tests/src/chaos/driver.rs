@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
 use super::blame::Outage;
@@ -115,23 +115,22 @@ impl<'a> Driver<'a> {
     }
 
     async fn begin(&mut self, fault: Fault) -> Result<()> {
-        match fault.victim {
-            Victim::Indexer(number) => {
+        match (fault.victim, fault.deed) {
+            (victim, Deed::SetClock { ahead_s }) => self.site.process(victim)?.set_clock(ahead_s)?,
+            (victim, Deed::FillDisk) => self.site.process(victim)?.fill_disk(true)?,
+            (Victim::Indexer(number), deed) => {
                 let process = self.site.indexers[number].process();
-                match fault.deed {
+                match deed {
                     Deed::Kill => process.kill()?,
                     Deed::Terminate => process.ask_to_end()?,
                     _ => process.freeze()?,
                 }
             }
-            Victim::Engine(number) => self.begin_of_engine(number, fault).await?,
-            Victim::Redis => self.begin_of_redis(fault.deed).await?,
-            Victim::Link(link) => {
-                if let Deed::Toxic(toxic) = fault.deed {
-                    self.site.set(link, Some(toxic));
-                }
-            }
-            Victim::Envoy => self.site.reload()?,
+            (Victim::Engine(number), _) => self.begin_of_engine(number, fault).await?,
+            (Victim::Redis, deed) => self.begin_of_redis(deed).await?,
+            (Victim::Link(link), Deed::Toxic(toxic)) => self.site.set(link, Some(toxic)),
+            (Victim::Envoy, Deed::Reload) => self.site.reload()?,
+            (victim, deed) => bail!("{deed:?} befalls no {victim:?}"),
         }
         Ok(())
     }
@@ -176,7 +175,7 @@ impl<'a> Driver<'a> {
         // It may have been started a moment ago.
         redis.wait_until_it_listens().await?;
         match deed {
-            Deed::Kill => redis.process().kill(),
+            Deed::Kill | Deed::LoseDisk => redis.process().kill(),
             Deed::Freeze => redis.process().freeze(),
             Deed::Full => redis.command("CONFIG SET maxmemory 1").await.map(drop),
             // A replica of one that is not there: it answers questions, and takes nothing.
@@ -188,6 +187,10 @@ impl<'a> Driver<'a> {
     /// Whether it is over now.
     async fn end(&mut self, fault: Fault) -> Result<bool> {
         let now_ms = self.now_ms();
+        if fault.deed == Deed::FillDisk {
+            self.site.process(fault.victim)?.fill_disk(false)?;
+            return Ok(true);
+        }
         match fault.victim {
             Victim::Indexer(number) => {
                 let indexer = &mut self.site.indexers[number];
@@ -214,6 +217,7 @@ impl<'a> Driver<'a> {
                 let redis = &mut self.site.redis;
                 match fault.deed {
                     Deed::Kill => redis.launch_again()?,
+                    Deed::LoseDisk => redis.launch_again_on_empty_disk()?,
                     Deed::Freeze => redis.process().thaw()?,
                     Deed::Full => drop(redis.command("CONFIG SET maxmemory 0").await?),
                     Deed::ReadOnly => drop(redis.command("REPLICAOF NO ONE").await?),

@@ -69,6 +69,15 @@ pub enum Deed {
         /// How many.
         batches: u32,
     },
+    /// The clock of its machine is set so many seconds ahead of the right time, or behind it.
+    SetClock {
+        /// How many.
+        ahead_s: i64,
+    },
+    /// Nothing can be written to a file: logs, and what Redis keeps.
+    FillDisk,
+    /// Redis is killed, and starts again without what it had on disk.
+    LoseDisk,
     /// Redis loses everything.
     Wipe,
     /// Redis refuses to store anything, for want of memory.
@@ -122,6 +131,9 @@ impl Fault {
             Deed::RestartInside => "restarted inside",
             Deed::EmptyCache => "cache emptied",
             Deed::LoseEvents { .. } => "events lost",
+            Deed::SetClock { .. } => "clock set",
+            Deed::FillDisk => "disk full",
+            Deed::LoseDisk => "disk lost",
             Deed::Wipe => "wiped",
             Deed::Full => "full",
             Deed::ReadOnly => "read-only",

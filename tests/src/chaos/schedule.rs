@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
 use super::fault::{Deed, Fault, Link, Victim};
 use super::toxic::Toxic;
+use crate::redis::Keeps;
 
 /// Before the first fault, and after the last, in milliseconds.
 const QUIET_MS: u64 = 500;
@@ -43,6 +45,8 @@ pub struct Schedule {
     pub indexers: usize,
     /// Engines.
     pub engines: usize,
+    /// What Redis keeps on disk.
+    pub redis_keeps: Keeps,
     /// By time.
     pub faults: Vec<Timed>,
 }
@@ -54,7 +58,11 @@ impl Schedule {
     pub fn of(seed: u64, length_ms: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let (indexers, engines) = (random.random_range(2..=3), random.random_range(3..=4));
-        let mut schedule = Self { seed, length_ms, indexers, engines, faults: Vec::new() };
+        let redis_keeps = [Keeps::Nothing, Keeps::Snapshots, Keeps::Log]
+            .choose(&mut random)
+            .copied()
+            .unwrap_or(Keeps::Nothing);
+        let mut schedule = Self { seed, length_ms, indexers, engines, redis_keeps, faults: Vec::new() };
         let end_ms = length_ms.saturating_sub(QUIET_MS);
         let mut taken = Taken::default();
         let mut at_ms = QUIET_MS;
@@ -74,7 +82,7 @@ impl Schedule {
     fn draw(&self, random: &mut Pcg64Mcg, longest_ms: u64) -> Fault {
         let indexer = random.random_range(0..self.indexers);
         let engine = random.random_range(0..self.engines);
-        let (victim, deed) = match random.random_range(0..34) {
+        let (victim, deed) = match random.random_range(0..46) {
             0..4 => (Victim::Indexer(indexer), Deed::Kill),
             4..7 => (Victim::Indexer(indexer), Deed::Terminate),
             7..10 => (Victim::Indexer(indexer), Deed::Freeze),
@@ -89,9 +97,20 @@ impl Schedule {
             21 => (Victim::Redis, Deed::Full),
             22 => (Victim::Redis, Deed::ReadOnly),
             23 | 24 => (Victim::Envoy, Deed::Reload),
+            25 | 26 => (Victim::Indexer(indexer), set_clock(random)),
+            27 => (Victim::Engine(engine), set_clock(random)),
+            28 | 29 => (Victim::Redis, set_clock(random)),
+            30 => (Victim::Envoy, set_clock(random)),
+            31 => (Victim::Indexer(indexer), Deed::FillDisk),
+            32 | 33 => (Victim::Redis, Deed::FillDisk),
+            34 => (Victim::Envoy, Deed::FillDisk),
+            35 => (Victim::Redis, Deed::LoseDisk),
             _ => (Victim::Link(self.link(random, indexer, engine)), Deed::Toxic(toxic(random))),
         };
-        let at_once = matches!(deed, Deed::EmptyCache | Deed::LoseEvents { .. } | Deed::Wipe | Deed::Reload);
+        let at_once = matches!(
+            deed,
+            Deed::EmptyCache | Deed::LoseEvents { .. } | Deed::SetClock { .. } | Deed::Wipe | Deed::Reload
+        );
         let lasts_ms = if at_once { 0 } else { random.random_range(LASTS_MS).min(longest_ms) };
         Fault { victim, deed, lasts_ms }
     }
@@ -104,6 +123,13 @@ impl Schedule {
             _ => Link::Peer { from: indexer, to: (indexer + 1) % self.indexers },
         }
     }
+}
+
+/// Seconds, minutes, hours or a day from the right time, either way; or right again.
+fn set_clock(random: &mut Pcg64Mcg) -> Deed {
+    let span = [0, 1, 60, 3600, 86_400].choose(random).copied().unwrap_or_default();
+    let ahead_s: i64 = span * random.random_range(1..=if span < 86_400 { 20 } else { 1 });
+    Deed::SetClock { ahead_s: if random.random_bool(0.5) { ahead_s } else { -ahead_s } }
 }
 
 fn toxic(random: &mut Pcg64Mcg) -> Toxic {
@@ -185,8 +211,8 @@ mod tests {
             .flat_map(|seed| Schedule::of(seed, LENGTH_MS).faults)
             .map(|timed| timed.fault.kind())
             .collect();
-        // Three things befall four kinds of ways, five an engine, three an indexer, five Redis, one Envoy.
-        let count = 3 * 4 + 5 + 3 + 5 + 1;
+        // Three things befall four kinds of ways, six an engine, five an indexer, eight Redis, three Envoy.
+        let count = 3 * 4 + 6 + 5 + 8 + 3;
         assert_eq!(kinds.len(), count, "{kinds:?}");
     }
 }

@@ -12,21 +12,23 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::MODEL;
-use super::fault::Link;
+use super::fault::{Link, Victim};
 use super::toxic::{Proxy, Toxic};
 use crate::client::Client;
 use crate::engine::{Engine, EngineSpec};
 use crate::envoy::{Bootstrap, Envoy, set_filter_among};
 use crate::eventually::{eventually, seen_if};
 use crate::indexer::{self, Indexer, IndexerPorts};
+use crate::machine::Machine;
 use crate::paths;
 use crate::ports::Port;
-use crate::redis::Redis;
+use crate::process::Process;
+use crate::redis::{Keeps, Redis};
 
 /// Blocks of an engine's cache: fewer than the load's prompts have, so that blocks come and go.
 const BLOCKS: u32 = 256;
@@ -49,6 +51,8 @@ pub struct Size {
     pub engines: usize,
     /// How long the filter waits for an indexer; None: as it is shipped.
     pub timeout_ms: Option<u64>,
+    /// What Redis keeps on disk, where clocks are to jump and disks to be full: then each process has a machine of its own.
+    pub machines: Option<Keeps>,
 }
 
 /// What was started. Everything ends with it.
@@ -73,9 +77,14 @@ pub struct Site {
 impl Site {
     /// Starts everything and waits until it works. `dir` takes logs and configurations, and must be there.
     pub async fn start(size: Size, dir: &Path) -> Result<Self> {
-        let redis = Redis::start(Port::claim()?, dir).await?;
+        let redis = match size.machines {
+            Some(keeps) => Redis::start_on_machine(keeps, Port::claim()?, dir).await?,
+            None => Redis::start(Port::claim()?, dir).await?,
+        };
+        let machine = |name: &str| size.machines.map(|_| Machine::new(name, dir)).transpose();
+        let engine = EngineSpec { own_machine: size.machines.is_some(), ..spec() };
         let engines =
-            (0..size.engines).map(async |n| Engine::start(&format!("engine-{n}"), spec(), dir).await);
+            (0..size.engines).map(async |n| Engine::start(&format!("engine-{n}"), engine.clone(), dir).await);
         let engines = try_join_all(engines).await?;
 
         let ports = (0..size.indexers).map(|_| IndexerPorts::claim()).collect::<Result<Vec<_>>>()?;
@@ -109,7 +118,8 @@ impl Site {
         }
         let indexers = ports.into_iter().zip(configs).enumerate();
         let indexers = indexers.map(async |(number, (ports, config))| {
-            Indexer::start(&format!("indexer-{number}"), ports, config, dir).await
+            let name = format!("indexer-{number}");
+            Indexer::start_on(machine(&name)?, &name, ports, config, dir).await
         });
         let indexers = try_join_all(indexers).await?;
 
@@ -127,7 +137,7 @@ impl Site {
         }
         bootstrap.set_filter(&filter)?;
         show_added_latency(bootstrap.at("")?);
-        let envoy = Envoy::start_reloadable(DRAIN_S, bootstrap, WORKERS, dir).await?;
+        let envoy = Envoy::start(machine("envoy")?, Some(DRAIN_S), bootstrap, WORKERS, dir).await?;
         let (client, dir) = (Client::default(), dir.to_owned());
         let site = Self { engines, indexers, redis, envoy, client, links, filter, reloads: 0, dir };
         site.wait_for_streams().await?;
@@ -151,6 +161,25 @@ impl Site {
         for proxy in self.links.get(&link).into_iter().flatten() {
             proxy.set(toxic);
         }
+    }
+
+    /// The process of a victim that is one.
+    pub fn process(&mut self, victim: Victim) -> Result<&mut Process> {
+        Ok(match victim {
+            Victim::Indexer(number) => self.indexers[number].process(),
+            Victim::Engine(number) => self.engines[number].process(),
+            Victim::Redis => self.redis.process(),
+            Victim::Envoy => self.envoy.process(),
+            Victim::Link(link) => bail!("{link:?} is no process"),
+        })
+    }
+
+    /// Sets all clocks right.
+    pub fn set_clocks_right(&mut self) -> Result<()> {
+        let engines = self.engines.iter_mut().map(Engine::process);
+        let indexers = self.indexers.iter_mut().map(Indexer::process);
+        let others = [self.redis.process(), self.envoy.process()];
+        engines.chain(indexers).chain(others).try_for_each(|process| process.set_clock(0))
     }
 
     /// Replaces the listener by one whose filter is configured otherwise, and so begins anew.
