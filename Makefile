@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help setup setup-run wasm web demo test lint fmt bench bench-index soak-events chaos outage mirror-load overhead schedules lab lab-sweep lab-envoy fuzz clean
+.PHONY: help setup setup-run wasm web demo test lint fmt bench bench-index soak-events chaos outage starts mirror-load overhead schedules lab lab-sweep lab-envoy fuzz clean
 
 help:
 	@printf '%s\n' \
@@ -23,6 +23,7 @@ help:
   'make soak-events EVENTS=10000000: events over real sockets with faults; the index must become exact after each' \
   'make chaos   COUNT=200 SEED=1 SECONDS=30 JOBS=4: random faults in everything, under load through Envoy' \
   'make outage  SECONDS=10: the same requests with Redis or the indexers frozen, killed and there, beside each other' \
+  'make starts: an indexer that starts beside full engines, with Redis, without, and with a peer: until ready, until exact' \
   'make mirror-load SECONDS=40: events of 100,000 blocks a second without a mirror, and with one, beside each other' \
   'make overhead: what Warmpath adds to a request, beside an Envoy without the filter and beside a bare call' \
   'make schedules COUNT=100000: random schedules of faults through sequencer and index, in one process' \
@@ -90,6 +91,10 @@ outage: SECONDS ?= 10
 outage: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
 	target/release/outage --seconds $(SECONDS)
+
+starts: setup
+	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
+	target/release/starts
 
 mirror-load: SECONDS ?= 40
 mirror-load: setup
