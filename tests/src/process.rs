@@ -20,6 +20,9 @@ use crate::machine::{Machine, fill_disk};
 /// How often a process that was told to end is looked at.
 const EXIT_POLL: Duration = Duration::from_millis(5);
 
+/// Whoever is told to stop does so in this time.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A started program.
 #[derive(Debug)]
 pub struct Process {
@@ -122,9 +125,24 @@ impl Process {
         self.send(Signal::HUP)
     }
 
-    /// Holds it where it is: its sockets stay open and answer nothing.
+    /// Holds it where it is: its sockets stay open and answer nothing from now on.
     pub fn freeze(&self) -> Result<()> {
-        self.send(Signal::STOP)
+        self.send(Signal::STOP)?;
+        // The signal is only sent: each thread stops when it is told.
+        let sent = Instant::now();
+        while !self.is_held()? && sent.elapsed() < STOP_PATIENCE {
+            thread::sleep(EXIT_POLL);
+        }
+        Ok(())
+    }
+
+    /// Each of its threads is stopped (the third field of `/proc/<pid>/task/<id>/stat`), or has ended.
+    fn is_held(&self) -> Result<bool> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
+        Ok(threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['T', 'Z', 'X']))
+        }))
     }
 
     /// Lets it go on.

@@ -13,6 +13,7 @@ use super::blame::Outage;
 use super::fault::{Deed, Fault, Victim};
 use super::schedule::Schedule;
 use super::site::Site;
+use crate::eventually::{eventually, seen_if};
 
 /// Between two looks at what has to be over first.
 const POLL_MS: u64 = 50;
@@ -180,7 +181,14 @@ impl<'a> Driver<'a> {
             Deed::Full => redis.command("CONFIG SET maxmemory 1").await.map(drop),
             // A replica of one that is not there: it answers questions, and takes nothing.
             Deed::ReadOnly => redis.command("REPLICAOF 127.0.0.1 1").await.map(drop),
-            _ => redis.command("FLUSHALL").await.map(drop),
+            // One whose disk was full takes nothing before it has saved again, a few seconds after there is room.
+            _ => {
+                eventually("Redis is emptied", async || {
+                    redis.command("FLUSHALL").await?;
+                    seen_if(true, "")
+                })
+                .await
+            }
         }
     }
 
