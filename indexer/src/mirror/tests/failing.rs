@@ -60,7 +60,7 @@ async fn a_redis_that_is_full_or_a_replica_says_so_until_it_is_not() {
         None,
         "not even the secret is set anew"
     );
-    let loaded = load::load(&store, [2; 16], LONG, &MirrorMetrics::default()).await;
+    let loaded = load(&store, [2; 16], LONG, &MirrorMetrics::default()).await;
     assert_eq!(loaded.secret, [1; 16], "what it has can be read");
     server.ask(&["config", "set", "maxmemory", "0"]);
     store.save(&name(1), large).await.unwrap();
