@@ -10,6 +10,7 @@ mod clock;
 mod concatenation;
 mod environment;
 mod generation_tag;
+mod nesting;
 mod python_json;
 mod python_number;
 mod python_repr;
@@ -52,6 +53,8 @@ pub(crate) struct ChatTemplate {
 pub(crate) enum CompileError {
     #[error("has {bytes} bytes, more than the limit of {limit}")]
     TooLarge { bytes: usize, limit: usize },
+    #[error("line {line}: is nested too deeply")]
+    TooDeep { line: u32 },
     #[error("{0}")]
     Syntax(String),
 }
@@ -70,6 +73,7 @@ impl ChatTemplate {
         let syntax = |error: minijinja::Error| CompileError::Syntax(describe(&error));
         let rewritten = generation_tag::rewrite(source);
         let mut environment = environment::build(clock).map_err(syntax)?;
+        nesting::check(&rewritten, environment.syntax().clone())?;
         let root = parse(&rewritten, NAME, environment.syntax().clone()).map_err(syntax)?;
         let tree = Tree::of(&root);
         let survey = Survey::of(source, &tree, detection);

@@ -4,17 +4,23 @@
 //! each side that is no plain text is given to the filter `string`, which is ours.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use minijinja::machinery::Span;
 
 /// `source` with the sides of every concatenation in `spans` made texts.
 pub(super) fn rewrite<'s>(source: &'s str, spans: &[Span]) -> Cow<'s, str> {
-    let ranges = spans.iter().map(|span| span.start_offset as usize..span.end_offset as usize);
-    // The parts of a chain are found more than once.
-    let sides: BTreeSet<(usize, usize)> = ranges
-        .flat_map(|range| sides(source, range))
+    // The beginnings of a chain are chains of their own, which begin where it does: only the longest is looked at, so that
+    // the work is not that of every pair of its sides.
+    let mut chains: BTreeMap<usize, usize> = BTreeMap::new();
+    for span in spans {
+        let end = chains.entry(span.start_offset as usize).or_default();
+        *end = (*end).max(span.end_offset as usize);
+    }
+    let sides: BTreeSet<(usize, usize)> = chains
+        .into_iter()
+        .flat_map(|(start, end)| sides(source, start..end))
         .filter(|side| source.get(side.clone()).is_some_and(|text| !is_plain_text(text)))
         .map(|side| (side.start, side.end))
         .collect();

@@ -8,7 +8,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, context};
 
 use super::clock::Clock;
-use super::{python_json, python_repr, python_text};
+use super::{nesting, python_json, python_repr, python_text};
 use crate::limits::{RENDER_DEPTH, RENDER_FUEL};
 
 /// Marks an error that the template itself raised.
@@ -52,6 +52,8 @@ pub(crate) fn takes_later_system(source: &str) -> bool {
     let render = || {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        nesting::check(source, environment.syntax().clone())
+            .map_err(|error| Error::new(ErrorKind::SyntaxError, error.to_string()))?;
         environment.set_fuel(Some(RENDER_FUEL));
         environment.set_recursion_limit(RENDER_DEPTH);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);

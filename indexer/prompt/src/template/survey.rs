@@ -4,7 +4,7 @@
 //! `messages` and variables set from it, the variables of loops over those, then loops over such a variable's
 //! `content` (or a slice or filtered form of it). What else counts depends on its release ([`ContentDetection`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::machinery::ast::{CallArg, Expr, Macro};
 
@@ -47,10 +47,11 @@ fn loops_over_content(tree: &Tree<'_, '_>, detection: ContentDetection) -> bool 
     let message: BTreeSet<&str> = tree
         .loops
         .iter()
-        .filter(|looped| messages.iter().any(|name| is_access(&looped.node.iter, name, None)))
+        .filter(|looped| accessed(&looped.node.iter, None).is_some_and(|name| messages.contains(name)))
         .filter_map(|looped| variable(&looped.node.target))
         .collect();
-    let is_content = |expr: &Expr<'_>| message.iter().any(|name| is_access(expr, name, Some("content")));
+    let is_content =
+        |expr: &Expr<'_>| accessed(expr, Some("content")).is_some_and(|name| message.contains(name));
     if tree.loops.iter().any(|looped| is_content(&looped.node.iter)) {
         return true;
     }
@@ -59,53 +60,66 @@ fn loops_over_content(tree: &Tree<'_, '_>, detection: ContentDetection) -> bool 
         ContentDetection::Messages => false,
         ContentDetection::ContentVariable => over_content.next().is_some(),
         ContentDetection::MacroParameters => {
-            over_content.any(|looped| !looped.in_macro)
-                || tree.macros.iter().any(|each| macro_loops_over_content(tree, each, &is_content))
+            over_content.any(|looped| !looped.in_macro) || some_macro_loops_over_content(tree, &is_content)
         }
     }
 }
 
 /// `messages` and every variable that is set from it, directly or through another.
 fn names_for_messages<'a>(tree: &Tree<'_, 'a>) -> BTreeSet<&'a str> {
-    let mut names = BTreeSet::from(["messages"]);
-    loop {
-        let known = names.len();
-        for set in &tree.sets {
-            if names.iter().any(|name| is_access(&set.expr, name, None)) {
-                names.extend(variable(&set.target));
-            }
-        }
-        if names.len() == known {
-            return names;
+    // A template may come with a request, so each assignment is looked at once.
+    let mut set_from: BTreeMap<&str, Vec<&'a str>> = BTreeMap::new();
+    for set in &tree.sets {
+        if let (Some(source), Some(target)) = (accessed(&set.expr, None), variable(&set.target)) {
+            set_from.entry(source).or_default().push(target);
         }
     }
+    let mut names = BTreeSet::from(["messages"]);
+    let mut new = vec!["messages"];
+    while let Some(name) = new.pop() {
+        let targets = set_from.remove(name).unwrap_or_default();
+        new.extend(targets.into_iter().filter(|target| names.insert(*target)));
+    }
+    names
 }
 
-/// Whether `each` loops over a parameter that some call gives a message's content.
-fn macro_loops_over_content(
-    tree: &Tree<'_, '_>,
-    each: &Macro<'_>,
-    is_content: &dyn Fn(&Expr<'_>) -> bool,
-) -> bool {
-    let parameters: Vec<&str> = each.args.iter().filter_map(variable).collect();
-    let mut given: BTreeSet<&str> = BTreeSet::new();
-    for call in tree.calls.iter().filter(|call| variable(&call.expr) == Some(each.name)) {
+/// What the calls of a macro give a message's content to.
+#[derive(Default)]
+struct Given<'a> {
+    places: BTreeSet<usize>,
+    names: BTreeSet<&'a str>,
+}
+
+/// Whether some macro loops over a parameter that some call gives a message's content.
+fn some_macro_loops_over_content(tree: &Tree<'_, '_>, is_content: &dyn Fn(&Expr<'_>) -> bool) -> bool {
+    let mut given: BTreeMap<&str, Given<'_>> = BTreeMap::new();
+    for call in &tree.calls {
+        let Some(name) = variable(&call.expr) else { continue };
         let mut place = 0;
         for argument in &call.args {
             match argument {
                 CallArg::Pos(value) => {
                     if is_content(value) {
-                        given.extend(parameters.get(place).copied());
+                        given.entry(name).or_default().places.insert(place);
                     }
                     place += 1;
                 }
-                CallArg::Kwarg(name, value) if is_content(value) => {
-                    given.extend(parameters.iter().copied().find(|parameter| parameter == name));
+                CallArg::Kwarg(parameter, value) if is_content(value) => {
+                    given.entry(name).or_default().names.insert(parameter);
                 }
                 _ => {}
             }
         }
     }
+    tree.macros.iter().any(|each| given.get(each.name).is_some_and(|given| loops_over_given(each, given)))
+}
+
+fn loops_over_given(each: &Macro<'_>, given: &Given<'_>) -> bool {
+    let parameters = each.args.iter().filter_map(variable).enumerate();
+    let given: BTreeSet<&str> = parameters
+        .filter(|(place, name)| given.places.contains(place) || given.names.contains(name))
+        .map(|(_, name)| name)
+        .collect();
     Tree::of_body(&each.body)
         .loops
         .iter()
@@ -119,18 +133,18 @@ fn variable<'a>(expr: &Expr<'a>) -> Option<&'a str> {
     }
 }
 
-/// Whether `expr` is the variable `name`, or its attribute `key`, or a slice, filter or test of that.
-fn is_access(expr: &Expr<'_>, name: &str, key: Option<&str>) -> bool {
+/// The variable that `expr` is, or has the attribute `key` of, or is a slice, filter or test of that.
+fn accessed<'a>(expr: &Expr<'a>, key: Option<&str>) -> Option<&'a str> {
     match (expr, key) {
-        (Expr::Filter(filter), _) => filter.expr.as_ref().is_some_and(|inner| is_access(inner, name, key)),
-        (Expr::Test(test), _) => is_access(&test.expr, name, key),
-        (Expr::Slice(slice), _) => is_access(&slice.expr, name, key),
-        (Expr::Var(var), None) => var.id == name,
-        (Expr::GetAttr(get), Some(key)) => get.name == key && variable(&get.expr) == Some(name),
-        (Expr::GetItem(get), Some(key)) => {
-            variable(&get.expr) == Some(name)
-                && matches!(&get.subscript_expr, Expr::Const(index) if index.value.as_str() == Some(key))
-        }
-        _ => false,
+        (Expr::Filter(filter), _) => accessed(filter.expr.as_ref()?, key),
+        (Expr::Test(test), _) => accessed(&test.expr, key),
+        (Expr::Slice(slice), _) => accessed(&slice.expr, key),
+        (Expr::Var(var), None) => Some(var.id),
+        (Expr::GetAttr(get), Some(key)) if get.name == key => variable(&get.expr),
+        (Expr::GetItem(get), Some(key)) => match &get.subscript_expr {
+            Expr::Const(index) if index.value.as_str() == Some(key) => variable(&get.expr),
+            _ => None,
+        },
+        _ => None,
     }
 }
