@@ -18,6 +18,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::chat::{self, ChatInput, Origin, Settings};
 use crate::error::PromptError;
+use crate::values::Values;
 use crate::version::AnthropicRules;
 
 /// A request to `/v1/messages`, or to `/v1/messages/count_tokens`, which counts the same prompt.
@@ -57,6 +58,8 @@ pub(crate) struct Converted {
     template_kwargs: Option<Json>,
     /// The value of `kv_transfer_params`, which goes on as it is.
     pub transfer: Option<Json>,
+    /// What all of it is made of.
+    pub values: Values,
 }
 
 /// The chat request that the engine makes of `request`.
@@ -65,7 +68,8 @@ pub(crate) fn convert(
     conversion: Conversion,
     request: &MessagesRequest<'_>,
 ) -> Result<Converted, PromptError> {
-    let mut members = chat::parse_object("members", request.members)?;
+    let values = Values::default();
+    let mut members = values.read_object("members", request.members)?;
     let mut member = |name: &str| members.shift_remove(name).filter(|value| !value.is_null());
     let Some(Json::Array(messages)) = member("messages") else {
         return Err(PromptError::refused("messages is no list"));
@@ -84,7 +88,7 @@ pub(crate) fn convert(
     for message in messages {
         messages::convert(rules, conversion.merges_inline_system, message, &mut chat)?;
     }
-    Ok(Converted { messages: chat, tools, choice, effort, template_kwargs, transfer })
+    Ok(Converted { messages: chat, tools, choice, effort, template_kwargs, transfer, values })
 }
 
 /// The tools as the engine's model of chat requests dumps them.
@@ -151,6 +155,7 @@ impl Converted {
             origin: Origin::ChatModel,
             tools: settings.shown_tools(tools, self.choice.as_ref()),
             variables: chat::collect_variables(settings, given, applies_defaults)?,
+            values: self.values,
             chat_template: None,
             add_generation_prompt: true,
             continue_final_message: false,

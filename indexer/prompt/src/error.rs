@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::limits::MAX_PROMPT_BYTES;
+use crate::limits::{MAX_JSON_VALUES, MAX_PROMPT_BYTES};
 use crate::version::OverrideError;
 
 /// Why a model's files could not be used. Names the file and the remedy; found at start, never while serving.
@@ -47,6 +47,8 @@ pub enum PromptError {
     Refused { why: String },
     #[error("{what} has more bytes than the limit of {limit}")]
     TooLarge { what: &'static str, limit: usize },
+    #[error("{what} has more JSON values than the limit of {limit}")]
+    TooMany { what: &'static str, limit: usize },
     #[error("tokenizer failed: {why}")]
     Encoder { why: String },
 }
@@ -60,6 +62,7 @@ impl PromptError {
         match self {
             PromptError::NotRenderable { .. }
             | PromptError::TooLarge { .. }
+            | PromptError::TooMany { .. }
             | PromptError::Encoder { .. } => "not_renderable",
             PromptError::UnsupportedField { .. } => "unsupported_field",
             PromptError::Media => "media",
@@ -69,6 +72,10 @@ impl PromptError {
 
     pub(crate) fn too_large(what: &'static str) -> Self {
         PromptError::TooLarge { what, limit: MAX_PROMPT_BYTES }
+    }
+
+    pub(crate) fn too_many(what: &'static str) -> Self {
+        PromptError::TooMany { what, limit: MAX_JSON_VALUES }
     }
 
     pub(crate) fn refused(why: impl Into<String>) -> Self {

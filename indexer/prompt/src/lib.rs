@@ -37,6 +37,7 @@ mod responses;
 mod task;
 mod template;
 mod tokenizer;
+mod values;
 mod version;
 
 pub use anthropic::MessagesRequest;

@@ -6,6 +6,10 @@
 /// here; a million tokens of English are about a third of it.
 pub const MAX_PROMPT_BYTES: usize = 16 << 20;
 
+/// Values in the JSON of a request: a million ids of a forwarded prompt fit. They take up to 0.6 GB; unlimited, 16 MB of JSON
+/// could ask for 5 million objects of 0.6 kB.
+pub(crate) const MAX_JSON_VALUES: usize = 1 << 20;
+
 /// Bytes of `tokenizer.json`. The largest in use (Gemma 3, 262k entries) has 33 MB.
 pub const MAX_TOKENIZER_FILE_BYTES: u64 = 256 << 20;
 

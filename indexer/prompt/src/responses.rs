@@ -18,6 +18,7 @@ use serde_json::Value as Json;
 
 use crate::chat::{self, ChatInput, Origin, Settings};
 use crate::error::PromptError;
+use crate::values::Values;
 
 /// A request to `/v1/responses` that goes on from no other response.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +43,8 @@ pub(crate) struct Converted {
 
 pub(crate) fn read(settings: &Settings, request: &ResponsesRequest<'_>) -> Result<Converted, PromptError> {
     let rules = &settings.rules.responses;
-    let mut members = chat::parse_object("members", request.members)?;
+    let values = Values::default();
+    let mut members = values.read_object("members", request.members)?;
     let mut member = |name: &str| members.shift_remove(name).filter(|value| !value.is_null());
     if member("prompt").is_some() {
         return Err(PromptError::refused("prompt is set, which engines do not take"));
@@ -77,6 +79,7 @@ pub(crate) fn read(settings: &Settings, request: &ResponsesRequest<'_>) -> Resul
         origin: Origin::Conversion,
         tools,
         variables: chat::collect_variables(settings, given, rules.reads_template_kwargs)?,
+        values,
         chat_template: None,
         add_generation_prompt: !is_continued,
         continue_final_message: is_continued,

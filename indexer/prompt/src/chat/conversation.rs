@@ -31,7 +31,7 @@ impl Conversation {
     pub(crate) fn render(
         mut self,
         template: &ChatTemplate,
-        special_tokens: &[(&'static str, String)],
+        special_tokens: &[(String, String)],
     ) -> Result<String, PromptError> {
         let last_text = match (self.continue_final_message, self.messages.last_mut()) {
             (false, _) => None,
@@ -45,11 +45,11 @@ impl Conversation {
         }
     }
 
-    fn context(&self, special_tokens: &[(&'static str, String)]) -> Value {
+    fn context(&self, special_tokens: &[(String, String)]) -> Value {
         let mut context: Vec<(Value, Value)> = special_tokens
             .iter()
-            .filter(|(name, _)| !self.variables.contains_key(*name))
-            .map(|(name, token)| (Value::from(*name), Value::from(token.as_str())))
+            .filter(|(name, _)| !self.variables.contains_key(name))
+            .map(|(name, token)| (Value::from(name.as_str()), Value::from(token.as_str())))
             .collect();
         context.extend(
             self.variables.iter().map(|(name, value)| (Value::from(name.as_str()), from_json(value))),

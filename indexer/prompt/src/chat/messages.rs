@@ -9,6 +9,7 @@ use super::parts::{self, Part};
 use super::{Origin, type_of};
 use crate::error::PromptError;
 use crate::template::ContentFormat;
+use crate::values::Unread;
 use crate::version::OddArguments;
 
 /// A message in the making: its role and its keys in the engine's order.
@@ -170,11 +171,12 @@ impl Form<'_> {
         if text.is_empty() {
             return Ok(empty);
         }
-        match (serde_json::from_str(text), self.rules.odd_arguments) {
+        match (self.values.parse(text), self.rules.odd_arguments) {
             (Ok(arguments @ Json::Object(_)), _) => Ok(arguments),
+            (Err(Unread::TooMany), _) => Err(PromptError::too_many("arguments")),
             (_, OddArguments::Emptied) | (Ok(Json::Null), OddArguments::NullEmptied) => Ok(empty),
             (Ok(other), OddArguments::Kept | OddArguments::NullEmptied) => Ok(other),
-            (Err(error), _) => {
+            (Err(Unread::Syntax(error)), _) => {
                 Err(PromptError::refused(format!("arguments of a tool call are no JSON: {error}")))
             }
         }

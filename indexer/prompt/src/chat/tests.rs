@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::limits::MAX_PROMPT_BYTES;
 use crate::template::SystemClock;
 use crate::version::{ContentDetection, EngineVersion};
 

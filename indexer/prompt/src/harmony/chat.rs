@@ -10,9 +10,10 @@ use super::json;
 use super::rules::HarmonyRules;
 use super::tools::{self, FunctionTool};
 use crate::anthropic::Converted;
-use crate::chat::{ChatRequest, parse_json};
+use crate::chat::ChatRequest;
 use crate::error::PromptError;
 use crate::template::python_dumps;
+use crate::values::Values;
 
 const FIELD: &str = "messages";
 
@@ -56,15 +57,16 @@ pub(super) fn read(
     if request.add_generation_prompt == Some(true) && request.continue_final_message == Some(true) {
         return Err(PromptError::refused("continue_final_message needs add_generation_prompt to be false"));
     }
-    let tools: Option<Json> = request.tools.map(|bytes| parse_json("tools", bytes)).transpose()?;
+    let values = Values::default();
+    let tools = request.tools.map(|bytes| values.read("tools", bytes)).transpose()?;
     let has_no_tool = tools.as_ref().and_then(Json::as_array).is_some_and(Vec::is_empty);
     if has_no_tool && rules.refuses_empty_tools {
         return Err(PromptError::refused("tools is an empty list"));
     }
     let given = Given {
-        messages: parse_json(FIELD, request.messages)?,
+        messages: values.read(FIELD, request.messages)?,
         tools,
-        choice: request.tool_choice.map(|bytes| parse_json("tool_choice", bytes)).transpose()?,
+        choice: request.tool_choice.map(|bytes| values.read("tool_choice", bytes)).transpose()?,
         effort: request.reasoning_effort.map(str::to_owned),
     };
     given.into_conversation(rules, exclude_tools_when_none)
@@ -78,7 +80,7 @@ pub(super) fn read_converted(
 ) -> Result<Conversation, PromptError> {
     for message in &mut converted.messages {
         for call in message.get_mut("tool_calls").and_then(Json::as_array_mut).into_iter().flatten() {
-            print_arguments(call)?;
+            print_arguments(&converted.values, call)?;
         }
     }
     let given = Given {
@@ -91,11 +93,11 @@ pub(super) fn read_converted(
 }
 
 /// The engine prints the arguments of such a call, which were an object, in its own way.
-fn print_arguments(call: &mut Json) -> Result<(), PromptError> {
+fn print_arguments(values: &Values, call: &mut Json) -> Result<(), PromptError> {
     if let Some(Json::String(arguments)) =
         call.get_mut("function").and_then(|function| function.get_mut("arguments"))
     {
-        let printed = python_dumps(&parse_json("arguments", arguments.as_bytes())?);
+        let printed = python_dumps(&values.read("arguments", arguments.as_bytes())?);
         *arguments = printed.ok_or_else(|| PromptError::too_large("arguments"))?;
     }
     Ok(())

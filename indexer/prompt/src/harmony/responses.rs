@@ -9,8 +9,8 @@ use super::conversation::{Channel, Conversation, Developer, Effort, Message, Sys
 use super::json;
 use super::rules::HarmonyRules;
 use super::tools;
-use crate::chat::parse_json;
 use crate::error::PromptError;
+use crate::values::Values;
 
 const FIELD: &str = "input";
 
@@ -22,7 +22,7 @@ pub(super) fn read(rules: &HarmonyRules, members: &[u8]) -> Result<Conversation,
     if !rules.makes_instructions {
         return Err(PromptError::not_renderable("responses of engines before 0.23 are not known"));
     }
-    let mut members = json::into_object("body", parse_json("body", members)?)?;
+    let mut members = Values::default().read_object("body", members)?;
     // Its default, which null is not, never cuts.
     if members.get("truncation").is_some_and(|truncation| truncation != "disabled") {
         return Err(PromptError::unsupported("truncation", "may cut the prompt"));
