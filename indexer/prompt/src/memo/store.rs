@@ -40,6 +40,9 @@ const SPARED_MAX: usize = 256;
 /// allocator's books.
 const ENTRY_BYTES: usize = 160;
 
+/// Entries for which the order of a share always has room.
+const ORDER_MIN: usize = 4;
+
 /// Which share an entry belongs to; below `1 + SALTED_SHARES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShareId(usize);
@@ -210,10 +213,24 @@ impl<V> Shard<V> {
             }
         }
         let entry = self.entries.remove(&share.order.pop_front()?)?;
+        share.give_back();
         share.bytes = share.bytes.saturating_sub(entry.bytes);
         self.bytes = self.bytes.saturating_sub(entry.bytes);
         self.evicted += 1;
         Some(entry)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Returns the memory of an order that was far longer: shares that had the store to themselves, one after the other,
+    /// would take it several times over.
+    fn give_back(&mut self) {
+        let len = self.order.len().max(ORDER_MIN);
+        if self.order.capacity() / 4 > len {
+            self.order.shrink_to(2 * len);
+        }
     }
 }
 

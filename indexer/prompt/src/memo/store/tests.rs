@@ -145,3 +145,22 @@ fn threads_share_it() {
     });
     assert!(store.usage().bytes <= CAPACITY * 1000);
 }
+
+/// Tenants of which each has most of the store for a time do not leave their longest orders behind.
+#[test]
+fn orders_of_shares_that_lost_their_entries_are_given_back() {
+    const ENTRIES: usize = 1000 * SHARDS;
+    let store = Store::new(ENTRIES * 1000);
+    let mut number = 0;
+    for share in 1..=SALTED_SHARES {
+        // Enough to be as large as each of those before.
+        for _ in 0..ENTRIES / share * 5 / 4 {
+            put(&store, number, ShareId(share));
+            number += 1;
+        }
+    }
+    let room = |shard: &Shard<u128>| shard.shares.iter().map(|share| share.order.capacity()).sum::<usize>();
+    let room: usize = store.shards.iter().map(|shard| room(&shard.read())).sum();
+    let held = store.usage().entries;
+    assert!(room <= 4 * held + SHARDS * SALTED_SHARES * 4 * ORDER_MIN, "room for {room}, of {held}");
+}
