@@ -3,6 +3,7 @@
 //! Loaded once, off the hot path (seconds: the vocabulary is read by two encoders, which are then compared); then shared
 //! between threads.
 
+mod added;
 mod family;
 mod files;
 mod source;
@@ -29,7 +30,7 @@ use crate::responses::{self, Converted, ResponsesRequest};
 use crate::task::{Task, Truncate};
 use crate::template::{Clock, ContentFormat, SystemClock};
 use crate::tokenizer::{
-    Chosen, Encode, EncoderChoice, EncoderKind, HuggingFace, ModelLength, SpecialTokens, Truncation, choose,
+    Chosen, Encode, EncoderChoice, EncoderKind, Loaded, ModelLength, SpecialTokens, Truncation,
 };
 use crate::version::{EngineVersion, InlineSystem, RenderingRules};
 
@@ -119,18 +120,20 @@ impl ModelPrompt {
             MAX_TOKENIZER_FILE_BYTES,
             "copy tokenizer.json of the model there (a vocabulary in another format must be converted)",
         )?;
-        let reference = HuggingFace::load(&tokenizer_path, &tokenizer_json)?;
         let config_path = files.dir.join("tokenizer_config.json");
         let config = files::read_object(&config_path, MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
+        let tokenizer_json = added::complete(&tokenizer_json, &config);
+        let loaded = Loaded::load(&tokenizer_path, &tokenizer_json, files.encoder)?;
+        let reference = &loaded.reference;
         let model_config =
             files::read_object(&files.dir.join("config.json"), MAX_CONFIG_FILE_BYTES)?.unwrap_or_default();
         let family = match files.chat_renderer {
             ChatRenderer::Jinja => Family::Jinja,
-            ChatRenderer::Detect => Family::detect(&files.dir, &model_config, &reference),
+            ChatRenderer::Detect => Family::detect(&files.dir, &model_config, reference),
         };
         let rules = RenderingRules::of(files.engine_version).overridden(&files.rule_overrides)?;
         let unusable = |why: String| LoadError::UnusableTokenizer { path: tokenizer_path.clone(), why };
-        let media_cuts = MediaCuts::of(&reference).map_err(|error| unusable(error.to_string()))?;
+        let media_cuts = MediaCuts::of(reference).map_err(|error| unusable(error.to_string()))?;
         let chat = match family {
             Family::Jinja => ChatTemplates::load(files, rules, &config_path, &config)?,
             other => Err(PromptError::not_renderable(other.describe())),
@@ -142,10 +145,9 @@ impl ModelPrompt {
         );
         let harmony = (family == Family::Harmony).then(|| {
             let clock = Arc::clone(&files.clock);
-            Harmony::new(files.engine_version, &rules, &reference, files.exclude_tools_when_none, clock)
+            Harmony::new(files.engine_version, &rules, reference, files.exclude_tools_when_none, clock)
         });
-        let Chosen { encoder, choice } =
-            choose(reference, &tokenizer_json, files.encoder).map_err(unusable)?;
+        let Chosen { encoder, choice } = loaded.choose().map_err(unusable)?;
         let mut model = ModelPrompt {
             parts: Parts::of(&tokenizer_path, &tokenizer_json, &*encoder, files.encoder),
             generation: next_generation(),

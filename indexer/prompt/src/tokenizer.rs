@@ -1,7 +1,7 @@
 //! Text → token ids, as the engine's own tokenizer makes them.
 //!
 //! [`Encode`] is what the rest of the crate knows of an encoder. [`HuggingFace`] is the reference; faster ones stand
-//! beside it, and [`choose`] takes one of them for a model only after `tokenizer/self_check.rs` has compared its ids with
+//! beside it, and [`Loaded::choose`] takes one of them for a model only after `tokenizer/self_check.rs` has compared its ids with
 //! the reference's. Truncation lives in `tokenizer/truncation.rs` and works with any of them.
 
 mod choice;
@@ -11,7 +11,7 @@ mod self_check;
 mod splintr;
 mod truncation;
 
-pub(crate) use choice::{Chosen, choose};
+pub(crate) use choice::{Chosen, Loaded};
 pub use choice::{EncoderChoice, EncoderKind};
 pub(crate) use hugging_face::HuggingFace;
 pub(crate) use truncation::{ModelLength, Truncation, encode_beginning, encode_truncated, frame};

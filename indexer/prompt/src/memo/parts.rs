@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::cuts::CutRule;
 use super::definition::Definition;
 use super::proof::{GapPrefix, Obstacle, Proof, can_begin_a_part};
-use crate::tokenizer::{Encode, EncodeError, EncoderKind, HuggingFace, SpecialTokens, choose, frame};
+use crate::tokenizer::{Encode, EncodeError, EncoderKind, Loaded, SpecialTokens, frame};
 
 /// Bytes of a part at least; it ends at the next cut. Smaller parts leave less to encode at the end of a text, larger
 /// ones make fewer keys: `docs/benchmarks.md` compares 1, 2 and 4 kB.
@@ -157,8 +157,8 @@ impl Continuation {
     ) -> Result<Self, String> {
         let load = || {
             let json = without_prefix(json)?;
-            let reference = HuggingFace::load(path, &json).map_err(|error| error.to_string())?;
-            Ok(choose(reference, &json, wanted)?.encoder)
+            let loaded = Loaded::load(path, &json, wanted).map_err(|error| error.to_string())?;
+            Ok(loaded.choose()?.encoder)
         };
         match prefix {
             GapPrefix::None => Ok(Continuation::Same),

@@ -74,6 +74,17 @@ fn tokenizer(added: &[&str]) -> Json {
     })
 }
 
+#[test]
+fn added_tokens_of_the_configuration_are_found_in_texts() {
+    let folder = Folder::new();
+    let token = json!({"content": "<x>", "lstrip": false, "normalized": false, "rstrip": false, "single_word": false,
+                       "special": true});
+    let config = json!({"added_tokens_decoder": {"5": token}, "eos_token": "<y>"});
+    folder.write("tokenizer_config.json", &config.to_string());
+    let model = ModelPrompt::load(&folder.files()).unwrap();
+    assert_eq!(complete(&model, "a<x>b<y>", Some(false), None), Ok(vec![1, 5, 2, 6]));
+}
+
 fn chat(model: &ModelPrompt, request: ChatRequest<'_>) -> Result<Vec<u32>, PromptError> {
     let messages = br#"[{"role": "user", "content": "a b"}, {"role": "user", "content": "c"}]"#;
     ids(model.tokens(ChatRequest { messages, ..request }))
@@ -238,6 +249,7 @@ fn make_gpt_oss(folder: &Folder) {
         ("<|call|>", 200_012),
     ];
     folder.write("config.json", r#"{"model_type": "gpt_oss"}"#);
+    folder.write("tokenizer_config.json", r#"{"eos_token": "<|end|>"}"#);
     let mut tokenizer = tokenizer(&[]);
     tokenizer["post_processor"] = Json::Null;
     tokenizer["added_tokens"] = json!([]);

@@ -8,12 +8,15 @@
 //! ```
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::thread;
 
 use super::Encode;
 use super::fastokens::Fastokens;
 use super::hugging_face::HuggingFace;
 use super::self_check::Answers;
 use super::splintr::Splintr;
+use crate::error::LoadError;
 
 /// An implementation of byte-pair encoding and its relatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,18 @@ pub(crate) struct Chosen {
     pub(crate) choice: EncoderChoice,
 }
 
-/// Loads an encoder from the content of a tokenizer.json, or says why it cannot.
-type Load<'a> = &'a dyn Fn() -> Result<Box<dyn Encode>, String>;
+/// A model's reference, and what else takes its time to make of a tokenizer.json.
+pub(crate) struct Loaded<'j> {
+    pub(crate) reference: HuggingFace,
+    json: &'j [u8],
+    wanted: Option<EncoderKind>,
+    /// What others are compared with; empty where none is wanted.
+    answers: Answers,
+    fastokens: Option<Result<Fastokens, String>>,
+}
+
+/// Loads an encoder, or says why it cannot.
+type Load<'a> = Box<dyn FnOnce() -> Result<Box<dyn Encode>, String> + 'a>;
 
 // === impl EncoderKind ===
 
@@ -57,53 +70,87 @@ impl EncoderKind {
     }
 }
 
-/// Chooses among all encoders, or checks the `wanted` one. `json` is the content of the model's tokenizer.json.
-///
-/// # Errors
-/// Why the wanted encoder is refused.
-pub(crate) fn choose(
-    reference: HuggingFace,
-    json: &[u8],
-    wanted: Option<EncoderKind>,
-) -> Result<Chosen, String> {
-    let fastokens = || Ok(Box::new(Fastokens::load(json)?) as Box<dyn Encode>);
-    let splintr = || Ok(Box::new(Splintr::load(json)?) as Box<dyn Encode>);
-    let all: [(EncoderKind, Load<'_>); 2] =
-        [(EncoderKind::Fastokens, &fastokens), (EncoderKind::Splintr, &splintr)];
-    let candidates: Vec<_> = all.into_iter().filter(|(kind, _)| wanted.is_none_or(|w| w == *kind)).collect();
-    let added_tokens = reference.added_tokens();
-    let chosen = choose_among(Box::new(reference), &added_tokens, &candidates);
-    match wanted {
-        Some(wanted) if chosen.choice.kind != wanted => {
-            let (kind, why) = chosen.choice.refused.into_iter().next().unwrap_or((wanted, String::new()));
-            Err(format!("{} is refused: {why}", kind.name()))
-        }
-        _ => Ok(chosen),
+// === impl Loaded ===
+
+impl<'j> Loaded<'j> {
+    /// `json` is the content of the tokenizer.json at `path`. `wanted`: the only encoder that may be chosen; `None`: all may.
+    ///
+    /// The reference and the fastest of the others are loaded beside each other, as each has to read the whole vocabulary.
+    pub(crate) fn load(path: &Path, json: &'j [u8], wanted: Option<EncoderKind>) -> Result<Self, LoadError> {
+        // A library that panics on a file must not keep the program from starting.
+        let fastokens = || catch(|| Fastokens::load(json));
+        thread::scope(|scope| {
+            let loading = wants(wanted, EncoderKind::Fastokens)
+                .then(|| thread::Builder::new().name("encoder-load".into()).spawn_scoped(scope, fastokens));
+            let reference = HuggingFace::load(path, json)?;
+            let answers = if wanted == Some(EncoderKind::Reference) {
+                Answers::default()
+            } else {
+                Answers::of(&reference, &reference.added_tokens())
+            };
+            let fastokens = loading.map(|loading| match loading {
+                Ok(loading) => loading.join().unwrap_or_else(|_| Err(PANICKED.into())),
+                Err(_) => fastokens(),
+            });
+            Ok(Loaded { reference, json, wanted, answers, fastokens })
+        })
     }
+
+    /// Chooses among all encoders, or checks the one that is wanted.
+    ///
+    /// # Errors
+    /// Why that one is refused.
+    pub(crate) fn choose(self) -> Result<Chosen, String> {
+        let Loaded { reference, json, wanted, answers, fastokens } = self;
+        let mut candidates: Vec<(EncoderKind, Load<'_>)> = Vec::new();
+        if let Some(fastokens) = fastokens {
+            candidates
+                .push((EncoderKind::Fastokens, Box::new(|| Ok(Box::new(fastokens?) as Box<dyn Encode>))));
+        }
+        if wants(wanted, EncoderKind::Splintr) {
+            let load = || Ok(Box::new(Splintr::load(json)?) as Box<dyn Encode>);
+            candidates.push((EncoderKind::Splintr, Box::new(load)));
+        }
+        let chosen = choose_among(Box::new(reference), &answers, candidates);
+        match wanted {
+            Some(wanted) if chosen.choice.kind != wanted => {
+                let (kind, why) = chosen.choice.refused.into_iter().next().unwrap_or((wanted, String::new()));
+                Err(format!("{} is refused: {why}", kind.name()))
+            }
+            _ => Ok(chosen),
+        }
+    }
+}
+
+fn wants(wanted: Option<EncoderKind>, kind: EncoderKind) -> bool {
+    wanted.is_none_or(|wanted| wanted == kind)
 }
 
 fn choose_among(
     reference: Box<dyn Encode>,
-    added_tokens: &[String],
-    candidates: &[(EncoderKind, Load<'_>)],
+    answers: &Answers,
+    candidates: Vec<(EncoderKind, Load<'_>)>,
 ) -> Chosen {
     let mut refused = Vec::new();
-    if !candidates.is_empty() {
-        let answers = Answers::of(&*reference, added_tokens);
-        for (kind, load) in candidates {
-            // A library that panics on a file must not keep the program from starting.
-            let tried = catch_unwind(AssertUnwindSafe(|| {
-                let encoder = load()?;
-                answers.check(&*encoder)?;
-                Ok(encoder)
-            }));
-            match tried.unwrap_or_else(|_| Err("it panicked".into())) {
-                Ok(encoder) => return Chosen { encoder, choice: EncoderChoice { kind: *kind, refused } },
-                Err(why) => refused.push((*kind, why)),
-            }
+    for (kind, load) in candidates {
+        let tried = catch(|| {
+            let encoder = load()?;
+            answers.check(&*encoder)?;
+            Ok(encoder)
+        });
+        match tried {
+            Ok(encoder) => return Chosen { encoder, choice: EncoderChoice { kind, refused } },
+            Err(why) => refused.push((kind, why)),
         }
     }
     Chosen { encoder: reference, choice: EncoderChoice { kind: EncoderKind::Reference, refused } }
+}
+
+/// Why an encoder is refused whose library has a bug.
+const PANICKED: &str = "it panicked";
+
+fn catch<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(PANICKED.into()))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ const LONG_TEXT_BYTES: usize = 300_000;
 const SEPARATORS: [&str; 7] = ["", " ", "a", "\n", "  ", "é", " \t\n"];
 
 /// What the reference makes of the texts.
+#[derive(Default)]
 pub(super) struct Answers(Vec<Answer>);
 
 struct Answer {

@@ -46,10 +46,10 @@ fn chosen(reference: Bytes, first: Option<Bytes>, second: Option<Bytes>) -> Enco
     let load = |encoder: Option<Bytes>| {
         move || encoder.map(|it| Box::new(it) as Box<dyn Encode>).ok_or("unknown model".to_owned())
     };
-    let (first, second) = (load(first), load(second));
-    let candidates: [(EncoderKind, Load<'_>); 2] =
-        [(EncoderKind::Fastokens, &first), (EncoderKind::Splintr, &second)];
-    choose_among(Box::new(reference), &["<tool>".into()], &candidates).choice
+    let candidates: Vec<(EncoderKind, Load<'_>)> =
+        vec![(EncoderKind::Fastokens, Box::new(load(first))), (EncoderKind::Splintr, Box::new(load(second)))];
+    let answers = Answers::of(&reference, &["<tool>".into()]);
+    choose_among(Box::new(reference), &answers, candidates).choice
 }
 
 #[test]
