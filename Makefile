@@ -30,7 +30,7 @@ help:
   'make lab     TRACES=DIR SEEDS=3: every load under every policy, simulated: table, plots, target/lab/results.json' \
   'make lab-sweep TRACES=DIR GROUP=lambda: variants of the cost rule over the same loads' \
   'make lab-envoy: small loads through real Envoy, filter, indexer and emulated engines, each beside its simulation' \
-  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, events, config)' \
+  'make fuzz    TARGET=body SECONDS=600: random inputs for one target (body, answer, prompt, conversions, events, config)' \
   'make setup   what the others need: system packages, Envoy, tokenizer files (they call what they need of it themselves)' \
   'make clean   remove build results; what was fetched stays in the cache folder'
 

@@ -19,7 +19,7 @@ features=libfuzzer
 case $target in
   events) dictionary=events ;;
   config) dictionary=yaml features+=,config ;;
-  prompt) dictionary=json features+=,prompt ;;
+  prompt | conversions) dictionary=json features+=,prompt ;;
   *) dictionary=json ;;
 esac
 seeds=tests/fuzz/corpus/$target

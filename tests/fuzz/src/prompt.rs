@@ -1,19 +1,16 @@
 //! Chats, from their JSON to token ids. Input: a byte that chooses a template, a byte of switches, then a request body, or
 //! with [`RAW`] only the value of `messages`.
 //!
-//! Rendering is a function of the request; the ids of a rendered text, written out again, are that text; and ids do not
-//! depend on whether the steps are taken one by one. How long an input takes is watched by the fuzzer's own limit.
+//! Rendering is a function of the request; the ids of a rendered text, written out again, are that text; and a memory of
+//! prompts changes nothing. How long an input takes is watched by the fuzzer's own limit.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use warmpath_core::path::KnownPath;
 use warmpath_core::request::{self, ChatPrompt, Prompt};
-use warmpath_prompt::{
-    ChatRequest, FixedClock, MAX_PROMPT_BYTES, ModelFiles, ModelPrompt, Prepared, PreparedText, PromptTokens,
-    Truncate,
-};
+use warmpath_prompt::{ChatRequest, FixedClock, ModelFiles, ModelPrompt, Truncate};
+
+use crate::model::{check_prompt, folder};
 
 /// Switch: what follows is the value of `messages` itself, which the filter has not looked at.
 const RAW: u8 = 0x80;
@@ -38,36 +35,6 @@ static MODELS: LazyLock<Vec<ModelPrompt>> = LazyLock::new(|| {
     assert!(models.is_ok(), "the model of the checks cannot be loaded: {:?}", models.err());
     models.unwrap_or_default()
 });
-
-/// What each token stands for.
-static TOKENS: LazyLock<HashMap<u32, Vec<u8>>> = LazyLock::new(|| {
-    let json = std::fs::read(folder().join("tokenizer.json")).unwrap_or_default();
-    let json: serde_json::Value = serde_json::from_slice(&json).unwrap_or_default();
-    let id =
-        |value: &serde_json::Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
-    let vocabulary = json.pointer("/model/vocab").and_then(|vocabulary| vocabulary.as_object());
-    let words = vocabulary.into_iter().flatten().map(|(word, number)| (id(number), bytes_of(word)));
-    let added = json.pointer("/added_tokens").and_then(|added| added.as_array());
-    let added = added.into_iter().flatten().filter_map(|token| {
-        Some((id(token.get("id")?), token.get("content")?.as_str()?.as_bytes().to_vec()))
-    });
-    words.chain(added).collect()
-});
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("model")
-}
-
-/// Byte-level vocabularies write a byte as a character of its own: printable Latin-1 as itself, the others from U+0100 on.
-fn bytes_of(word: &str) -> Vec<u8> {
-    let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    let others: Vec<u8> = (0..=u8::MAX).filter(|byte| !printable(byte)).collect();
-    let byte = |char: char| match u8::try_from(char).ok().filter(printable) {
-        Some(byte) => Some(byte),
-        None => others.get(usize::try_from(u32::from(char).checked_sub(0x100)?).ok()?).copied(),
-    };
-    word.chars().filter_map(byte).collect()
-}
 
 /// Checks one chat.
 pub fn check(input: &[u8]) {
@@ -117,27 +84,5 @@ fn with_switches(request: ChatRequest<'_>, switches: u8) -> ChatRequest<'_> {
 }
 
 fn check_request(model: &ModelPrompt, request: &ChatRequest<'_>) {
-    let prepared = model.prepare(*request);
-    assert_eq!(prepared, model.prepare(*request));
-    let Ok(Prepared::Text(text)) = prepared else { return };
-    assert!(text.text().len() <= MAX_PROMPT_BYTES, "{} bytes", text.text().len());
-    let encoded = model.encode(Prepared::Text(text.clone()));
-    assert_eq!(encoded, model.tokens(*request));
-    if let Ok(tokens) = encoded {
-        check_tokens(&text, &tokens);
-    }
-}
-
-fn check_tokens(text: &PreparedText<'_>, tokens: &PromptTokens) {
-    let ids = tokens.ids.as_slice();
-    let written: Vec<u8> = ids.iter().filter_map(|id| TOKENS.get(id)).flatten().copied().collect();
-    if text.is_truncated() {
-        assert!(
-            text.text().as_bytes().ends_with(&written),
-            "{} is no end of the text",
-            written.escape_ascii()
-        );
-    } else {
-        assert_eq!(written.escape_ascii().to_string(), text.text().as_bytes().escape_ascii().to_string());
-    }
+    check_prompt(model, [(); 2].map(|()| model.prepare(*request)), None);
 }
