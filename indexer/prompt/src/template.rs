@@ -15,6 +15,7 @@ mod python_json;
 mod python_number;
 mod python_repr;
 mod python_text;
+mod python_words;
 mod survey;
 mod tree;
 mod value;
@@ -27,6 +28,7 @@ pub(crate) use python_text::{is_python_space, python_strip};
 pub use survey::ContentFormat;
 pub(crate) use value::{from_json, from_map};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use minijinja::machinery::parse;
@@ -71,6 +73,7 @@ impl ChatTemplate {
             return Err(CompileError::TooLarge { bytes: source.len(), limit: MAX_TEMPLATE_BYTES });
         }
         let syntax = |error: minijinja::Error| CompileError::Syntax(describe(&error));
+        let source = &*with_line_feeds(source);
         let rewritten = generation_tag::rewrite(source);
         let mut environment = environment::build(clock).map_err(syntax)?;
         nesting::check(&rewritten, environment.syntax().clone())?;
@@ -107,6 +110,16 @@ impl ChatTemplate {
             return Err(PromptError::too_large("rendered prompt"));
         }
         Ok(text)
+    }
+}
+
+/// `source` with every kind of line end as a line feed, which is how the engine's Jinja reads a template: its text, and the
+/// literals in it.
+fn with_line_feeds(source: &str) -> Cow<'_, str> {
+    if source.contains('\r') {
+        Cow::Owned(source.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(source)
     }
 }
 

@@ -8,7 +8,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, context};
 
 use super::clock::Clock;
-use super::{nesting, python_json, python_repr, python_text};
+use super::{nesting, python_json, python_repr, python_text, python_words};
 use crate::limits::{RENDER_DEPTH, RENDER_FUEL};
 
 /// Marks an error that the template itself raised.
@@ -37,6 +37,7 @@ pub(super) fn build(clock: Arc<dyn Clock>) -> Result<Environment<'static>, Error
     environment.set_formatter(python_repr::format);
     environment.add_filter("tojson", python_json::tojson);
     python_text::add_to(&mut environment);
+    python_words::add_to(&mut environment);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |layout: &str| strftime(&*clock, layout));
@@ -66,9 +67,13 @@ pub(crate) fn takes_later_system(source: &str) -> bool {
     render().is_ok()
 }
 
-/// In Jinja everything with a length and items is a sequence: texts and maps too.
+/// In Jinja everything with a length and items is a sequence: texts and maps too, and slices, which are iterables here.
 fn is_sequence(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map)
+    match value.kind() {
+        ValueKind::Seq | ValueKind::String | ValueKind::Map => true,
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
 }
 
 fn raise_exception(message: &str) -> Result<Value, Error> {

@@ -65,6 +65,11 @@ fn write_repr(out: &mut impl Write, value: &Value, depth: usize) -> Result<(), E
             let number = f64::try_from(value.clone())?;
             write_float(out, number, &IN_TEXT)?;
         }
+        ValueKind::String if value.is_safe() => {
+            out.write_str("Markup(")?;
+            write_quoted(out, value.as_str().unwrap_or_default())?;
+            out.write_str(")")?;
+        }
         ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default())?,
         ValueKind::Undefined => out.write_str("Undefined")?,
         // Slices and products of lists are iterables here. What is none in Python and has a length here, such as a range,

@@ -7,6 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, State, filters};
 use minijinja_contrib::pycompat;
 
 use super::python_repr::{text_of, write_text};
+use super::python_words;
 use crate::bounded::Bounded;
 
 /// Adds them to `environment`, in place of the engine library's.
@@ -19,10 +20,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         ("upper", Value::from_function(filters::upper)),
         ("lower", Value::from_function(filters::lower)),
         ("title", Value::from_function(filters::title)),
-        ("capitalize", Value::from_function(filters::capitalize)),
         ("replace", Value::from_function(filters::replace)),
-        ("escape", Value::from_function(filters::escape)),
-        ("e", Value::from_function(filters::escape)),
     ];
     for (name, filter) in of_texts {
         environment.add_filter(name, move |state: &mut State, value: Value, args: Rest<Value>| {
@@ -120,6 +118,8 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         (Some(text), "split", []) => {
             Ok(text.split(is_python_space).filter(|word| !word.is_empty()).map(Value::from).collect())
         }
+        (Some(text), "title", []) => python_words::title(text).map(Value::from),
+        (Some(text), "capitalize", []) => Ok(Value::from(python_words::capitalize(text))),
         (Some(text), "splitlines", _) => {
             let (keeps_ends,): (Option<bool>,) = from_args(args)?;
             Ok(lines(text, keeps_ends.unwrap_or(false)).into_iter().map(Value::from).collect())
@@ -155,7 +155,7 @@ fn formattable(value: &Value) -> Result<Value, Error> {
 }
 
 /// Python's `str.splitlines`.
-fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
+pub(super) fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
     const ENDS: [char; 10] =
         ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
     let mut lines = Vec::new();

@@ -121,6 +121,23 @@ fn blocks_are_trimmed_and_nothing_is_escaped() {
     check("  {% if true %}\n  {{ v }}\n  {% endif %}\nend\n", json!("<&>"), "  <&>\nend");
 }
 
+/// Printed by Jinja2 3.1.6.
+#[test]
+fn every_kind_of_line_end_is_a_line_feed() {
+    for (source, want) in [
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("{{ 'x\r\ny' }}", "x\ny"),
+        ("{{ 'x\\r\\ny' }}", "x\r\ny"),
+        ("{% if true %}\r\nz\r{% endif %}\r\n", "z\n"),
+        ("{# x #}\r\nq\r\n", "q"),
+        ("a\r", "a"),
+        ("a\n\r\n", "a\n"),
+    ] {
+        check(source, json!(0), want);
+    }
+    check("{{ v }}", json!("a\r\nb\rc"), "a\r\nb\rc");
+}
+
 #[test]
 fn loop_controls_namespaces_and_python_methods_work() {
     check(
