@@ -1,16 +1,27 @@
-//! Which chat template a model has: an explicit file, else `chat_template.jinja` beside the tokenizer, else what
-//! `tokenizer_config.json` says (one template, or several by name).
+//! Which chat template a model has: an explicit file; else those in files beside the tokenizer (`chat_template.jinja`, and
+//! by name in `additional_chat_templates`); else what `tokenizer_config.json` says (one template, or several by name).
+//!
+//! A model with media may have another one in `chat_template.json`, which is its processor's: the engine asks that first, but
+//! for requests with tools.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
 use super::files;
 use crate::error::LoadError;
-use crate::limits::MAX_TEMPLATE_BYTES;
+use crate::limits::{MAX_CONFIG_FILE_BYTES, MAX_TEMPLATE_BYTES};
 
 /// Beside the tokenizer; wins over the configuration's.
 const TEMPLATE_FILE: &str = "chat_template.jinja";
+
+/// Beside it; holds further ones, each in a file with its name.
+const TEMPLATES_FOLDER: &str = "additional_chat_templates";
+const TEMPLATE_ENDING: &str = "jinja";
+
+/// The template of a model's processor, where it is in no file of its own.
+const PROCESSOR_FILE: &str = "chat_template.json";
 
 /// Of several named templates, the one for requests without tools and the one for those with them.
 const DEFAULT: &str = "default";
@@ -41,11 +52,47 @@ pub(super) fn find(
     if let Some(path) = explicit {
         return read(path).map(|plain| Some(Sources { plain: Some(plain), with_tools: None }));
     }
-    let beside = dir.join(TEMPLATE_FILE);
-    if beside.exists() {
-        return read(&beside).map(|plain| Some(Sources { plain: Some(plain), with_tools: None }));
+    let tokenizers = of_tokenizer(dir, config_path, config)?;
+    if !dir.join(TEMPLATE_FILE).exists()
+        && let Some(plain) = of_processor(&dir.join(PROCESSOR_FILE))?
+    {
+        let with_tools = tokenizers.and_then(|sources| sources.with_tools.or(sources.plain));
+        return Ok(Some(Sources { plain: Some(plain), with_tools }));
+    }
+    Ok(tokenizers)
+}
+
+fn of_tokenizer(
+    dir: &Path,
+    config_path: &Path,
+    config: &Map<String, Json>,
+) -> Result<Option<Sources>, LoadError> {
+    let folder = dir.join(TEMPLATES_FOLDER);
+    let named = |name: &str| read_existing(&folder.join(name).with_extension(TEMPLATE_ENDING));
+    let plain = match named(DEFAULT)? {
+        None => read_existing(&dir.join(TEMPLATE_FILE))?,
+        found => found,
+    };
+    let with_tools = named(WITH_TOOLS)?;
+    if plain.is_some() || with_tools.is_some() {
+        return Ok(Some(Sources { plain, with_tools }));
+    }
+    // Templates in files hide the configuration's, whatever their names.
+    let is_template = |entry: fs::DirEntry| entry.path().extension().is_some_and(|it| it == TEMPLATE_ENDING);
+    if fs::read_dir(&folder).is_ok_and(|entries| entries.flatten().any(is_template)) {
+        return Ok(None);
     }
     in_config(config_path, config.get("chat_template"))
+}
+
+fn of_processor(path: &Path) -> Result<Option<Source>, LoadError> {
+    let Some(fields) = files::read_object(path, MAX_CONFIG_FILE_BYTES)? else { return Ok(None) };
+    let text = fields.get("chat_template").and_then(Json::as_str);
+    Ok(text.map(|text| Source { path: path.to_owned(), text: text.to_owned() }))
+}
+
+fn read_existing(path: &Path) -> Result<Option<Source>, LoadError> {
+    if path.exists() { read(path).map(Some) } else { Ok(None) }
 }
 
 fn read(path: &Path) -> Result<Source, LoadError> {
@@ -126,20 +173,52 @@ mod tests {
     }
 
     #[test]
+    fn templates_in_files_of_their_own_hide_those_of_the_configuration() {
+        let dir = std::env::temp_dir().join(format!("warmpath-templates-{}", std::process::id()));
+        let folder = dir.join(TEMPLATES_FOLDER);
+        fs::create_dir_all(&folder).unwrap();
+        let config: Map<String, Json> = json!({"chat_template": "config"}).as_object().unwrap().clone();
+        let found = || {
+            let found = find(&dir, None, Path::new("c.json"), &config).unwrap();
+            let text = |source: Option<Source>| source.map(|source| source.text);
+            found.map(|sources| (text(sources.plain), text(sources.with_tools)))
+        };
+        let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
+        let sources = |plain: &str, with_tools: Option<&str>| {
+            Some((Some(plain.to_owned()), with_tools.map(str::to_owned)))
+        };
+        assert_eq!(found(), sources("config", None));
+        write(PROCESSOR_FILE, r#"{"chat_template": "processor"}"#);
+        assert_eq!(found(), sources("processor", Some("config")));
+        write("additional_chat_templates/rag.jinja", "rag");
+        assert_eq!(found(), sources("processor", None));
+        fs::remove_file(dir.join(PROCESSOR_FILE)).unwrap();
+        assert_eq!(found(), None, "none of them is for plain requests or those with tools");
+        write(TEMPLATE_FILE, "beside");
+        write(PROCESSOR_FILE, r#"{"chat_template": "processor"}"#);
+        assert_eq!(found(), sources("beside", None));
+        write("additional_chat_templates/tool_use.jinja", "tools");
+        assert_eq!(found(), sources("beside", Some("tools")));
+        write("additional_chat_templates/default.jinja", "default");
+        assert_eq!(found(), sources("default", Some("tools")));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn explicit_file_wins_over_the_one_beside_the_tokenizer() {
         let dir = std::env::temp_dir().join(format!("warmpath-template-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
+        fs::create_dir_all(&dir).unwrap();
         let config: Map<String, Json> = json!({"chat_template": "config"}).as_object().unwrap().clone();
         let explicit = dir.join("mine.jinja");
         let found = |explicit: Option<&Path>| {
             find(&dir, explicit, Path::new("c.json"), &config).unwrap().unwrap().plain.unwrap().text
         };
         assert_eq!(found(None), "config");
-        std::fs::write(dir.join(TEMPLATE_FILE), "beside").unwrap();
+        fs::write(dir.join(TEMPLATE_FILE), "beside").unwrap();
         assert_eq!(found(None), "beside");
-        std::fs::write(&explicit, "explicit").unwrap();
+        fs::write(&explicit, "explicit").unwrap();
         assert_eq!(found(Some(&explicit)), "explicit");
-        std::fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
         let error = find(&dir, Some(&explicit), Path::new("c.json"), &config).unwrap_err().to_string();
         assert!(error.contains("mine.jinja: not found"), "{error}");
     }
