@@ -19,10 +19,12 @@ mod tools;
 mod variables;
 
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use serde_json::{Map, Value as Json};
 
 use crate::error::PromptError;
+use crate::limits::DEEP_STACK_BYTES;
 use crate::task::{Task, Truncate};
 use crate::template::{ChatTemplate, Clock, ContentFormat};
 use crate::values::Values;
@@ -185,9 +187,13 @@ pub(crate) fn render<'t>(
         continue_final_message: input.continue_final_message,
     };
     let special_tokens = &settings.special_tokens;
+    let render = |conversation: Conversation| match &own_template {
+        Some(template) => on_deep_stack(|| conversation.render(template, special_tokens)),
+        None => conversation.render(template, special_tokens),
+    };
     if !input.has_media && !input.messages.as_array().is_some_and(|messages| media::is_in(messages)) {
         let messages = form.read(input.messages, media::View::Shown)?;
-        let text = conversation(messages, input.tools, input.variables).render(template, special_tokens)?;
+        let text = render(conversation(messages, input.tools, input.variables))?;
         return Ok(Rendered { text, before_media: None });
     }
     let shown = form.read(input.messages.clone(), media::View::Shown)?;
@@ -197,8 +203,8 @@ pub(crate) fn render<'t>(
         return Err(PromptError::Media);
     }
     let shown = conversation(shown, input.tools.clone(), input.variables.clone());
-    let marked = conversation(marked, input.tools, input.variables).render(template, special_tokens)?;
-    let text = shown.render(template, special_tokens)?;
+    let marked = render(conversation(marked, input.tools, input.variables))?;
+    let text = render(shown)?;
     let before_media = Some(media::common_prefix(&text, &marked));
     Ok(Rendered { text, before_media })
 }
@@ -228,6 +234,19 @@ pub(crate) fn render_template<'t>(
 
 fn no_template() -> PromptError {
     PromptError::not_renderable("the model has a chat template for requests with tools only")
+}
+
+/// Renders where there is stack enough for whatever a request's own template makes: values in each other, one for every few
+/// steps that it may take, which are dropped by a function that calls itself. Of the stack only what is used takes memory.
+fn on_deep_stack(render: impl FnOnce() -> Result<String, PromptError> + Send) -> Result<String, PromptError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("own-template".into()).stack_size(DEEP_STACK_BYTES);
+        match thread.spawn_scoped(scope, render).map(ScopedJoinHandle::join) {
+            Ok(Ok(rendered)) => rendered,
+            Ok(Err(_)) => Err(PromptError::not_renderable("the request's own template failed")),
+            Err(_) => Err(PromptError::not_renderable("no thread for the request's own template")),
+        }
+    })
 }
 
 /// The request's own template, compiled, where it has one and the engine trusts it.

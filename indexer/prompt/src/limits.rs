@@ -6,8 +6,8 @@
 /// here; a million tokens of English are about a third of it.
 pub const MAX_PROMPT_BYTES: usize = 16 << 20;
 
-/// Values in the JSON of a request: a million ids of a forwarded prompt fit. They take up to 0.6 GB; unlimited, 16 MB of JSON
-/// could ask for 5 million objects of 0.6 kB.
+/// Values in the JSON of a request: a million ids of a forwarded prompt fit. They take up to 0.25 GB; without a limit, 16 MB of
+/// JSON took 1 GB.
 pub(crate) const MAX_JSON_VALUES: usize = 1 << 20;
 
 /// Bytes of `tokenizer.json`. The largest in use (Gemma 3, 262k entries) has 33 MB.
@@ -26,6 +26,10 @@ pub(crate) const RENDER_FUEL: u64 = 4_000_000;
 /// Nesting of template constructs while rendering; macros that call themselves end here. Templates in use need fewer
 /// than 50.
 pub(crate) const RENDER_DEPTH: usize = 200;
+
+/// Stack of a thread that renders a request's own template. A value can be put into another one with about five units of fuel,
+/// and dropping takes less than a kilobyte of stack for each.
+pub(crate) const DEEP_STACK_BYTES: usize = 1 << 30;
 
 /// Nesting of a value that `tojson` writes. Requests are at most 128 deep (the JSON reader's limit).
 pub(crate) const JSON_DEPTH: usize = 256;

@@ -68,6 +68,19 @@ fn own_template_of_a_request_is_used_only_where_it_is_trusted() {
     assert_eq!(render_with(&trusting, &broken).unwrap_err().reason(), "unsupported_field");
 }
 
+/// The stack ended, and with it the process.
+#[test]
+fn own_template_may_put_values_into_each_other() {
+    let trusting = Settings { trust_request_template: true, ..settings() };
+    for pair in ["[ns.v]", "{'a': ns.v}", "(ns.v, 1)"] {
+        let template = format!(
+            "{{% set ns = namespace(v=[]) %}}{{% for a in range(100000) %}}{{% set ns.v = {pair} %}}{{% endfor %}}done"
+        );
+        let request = ChatRequest { chat_template: Some(&template), ..chat(HI) };
+        assert_eq!(render_with(&trusting, &request), Ok("done".into()));
+    }
+}
+
 #[test]
 fn messages_of_the_wrong_shape_are_refused_without_quoting_them() {
     for messages in [
