@@ -10,6 +10,9 @@ use super::python_repr::{text_of, write_text};
 use super::python_words;
 use crate::bounded::Bounded;
 
+/// Digits of the width of a field, at most.
+const WIDTH_DIGITS_MAX: usize = 4;
+
 /// Adds them to `environment`, in place of the engine library's.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("string", string);
@@ -125,6 +128,10 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
             Ok(lines(text, keeps_ends.unwrap_or(false)).into_iter().map(Value::from).collect())
         }
         (Some(text), "format", _) => {
+            // The width of a field is made before it is paid for.
+            if text.as_bytes().windows(WIDTH_DIGITS_MAX + 1).any(|run| run.iter().all(u8::is_ascii_digit)) {
+                return Err(Error::new(ErrorKind::InvalidOperation, "layout with a wide field"));
+            }
             let mut arguments = Vec::with_capacity(args.len());
             for argument in args {
                 arguments.push(formattable(argument)?);

@@ -178,6 +178,9 @@ fn work_and_depth_of_a_rendering_are_bounded() {
     for source in [
         "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
         "{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}{{ again(0) }}",
+        "{{ '{:1000000000}'.format('x') }}",
+        "{{ '{:.1000000000f}'.format(1.5) }}",
+        "{{ '%1000000000s' | format('x') }}",
         "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
     ] {
         assert_eq!(render(source, json!(0)).unwrap_err().reason(), "not_renderable", "{source}");
