@@ -18,11 +18,14 @@ mod removed;
 mod stored;
 
 pub use rank::{may_be_of_rank, told_rank};
-use reader::{Head, ReadError, Reader};
+use reader::{Head, ReadError, Reader, text};
 
 /// Largest payload accepted, in bytes. An engine step of 64k tokens takes about 0.5 MiB; decoded, a hostile payload
 /// grows at most some twenty-fold.
 pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Events that room is made for before they are read.
+const EVENTS_AT_FIRST: usize = 16;
 
 /// Most blocks in one event: four million tokens in blocks of 16.
 const BLOCKS_PER_EVENT_MAX: usize = 1 << 18;
@@ -74,7 +77,8 @@ fn read_batch(reader: &mut Reader<'_>) -> Result<Batch, ReadError> {
         Head::Nil => 0,
         _ => return Err(ReadError::WrongType),
     };
-    let mut batch = Batch { ts, ..Batch::default() };
+    let events_at_first = Vec::with_capacity(events.min(EVENTS_AT_FIRST));
+    let mut batch = Batch { ts, events: events_at_first, ..Batch::default() };
     for _ in 0..events {
         let start = *reader;
         match read_event(reader, &mut batch.problems) {
@@ -109,13 +113,14 @@ fn read_event(reader: &mut Reader<'_>, problems: &mut Problems) -> Result<Option
     let start = *reader;
     let (name, body) = match reader.head()? {
         Head::Array(elements @ 1..) => (reader.name()?, Body::Array(elements - 1)),
-        Head::Map(entries) => (find_type(*reader, entries)?, Body::Map(entries)),
+        Head::Map(entries) => {
+            let (name, left) = find_type(reader, entries)?;
+            (name, Body::Map(left))
+        }
         _ => return Err(ReadError::WrongType),
     };
     match name {
-        b"BlockStored" => {
-            stored::read(reader, body, problems).map(|stored| Some(Event::Stored(Box::new(stored))))
-        }
+        b"BlockStored" => stored::read(reader, body, problems).map(|stored| Some(Event::Stored(stored))),
         b"BlockRemoved" => removed::read(reader, body, problems).map(|removed| Some(Event::Removed(removed))),
         _ => {
             *reader = start;
@@ -125,20 +130,27 @@ fn read_event(reader: &mut Reader<'_>, problems: &mut Problems) -> Result<Option
     }
 }
 
-/// How an event's fields are laid out, and how many follow. The map still holds its `type`.
+/// How an event's fields are laid out, and how many follow. The map may still hold its `type`.
 #[derive(Clone, Copy)]
 enum Body {
     Array(usize),
     Map(usize),
 }
 
-/// The value of `type`, wherever it stands in the map; encoders put it first.
-fn find_type<'a>(mut reader: Reader<'a>, entries: usize) -> Result<&'a [u8], ReadError> {
-    for _ in 0..entries {
-        if reader.name()? == b"type" {
-            return reader.name();
+/// The value of `type`, wherever it stands in the map, and how many entries are still to be read: encoders put it first, and
+/// then those behind it.
+fn find_type<'a>(reader: &mut Reader<'a>, entries: usize) -> Result<(&'a [u8], usize), ReadError> {
+    let mut ahead = *reader;
+    for left in (0..entries).rev() {
+        if ahead.name()? == b"type" {
+            let name = ahead.name()?;
+            let is_first = left + 1 == entries;
+            if is_first {
+                *reader = ahead;
+            }
+            return Ok((name, if is_first { left } else { entries }));
         }
-        reader.skip()?;
+        ahead.skip()?;
     }
     Err(ReadError::WrongType)
 }
@@ -149,17 +161,17 @@ fn read_hashes(reader: &mut Reader<'_>) -> Result<Vec<EngineHash>, ReadError> {
     };
     let mut hashes = Vec::with_capacity(count);
     for _ in 0..count {
-        let hash = match reader.long_uint() {
-            Some(bits) => EngineHash(bits),
-            None => read_hash(reader)?.ok_or(ReadError::WrongType)?,
-        };
-        hashes.push(hash);
+        hashes.push(read_hash(reader)?.ok_or(ReadError::WrongType)?);
     }
     Ok(hashes)
 }
 
 /// `None` for nil.
+#[inline]
 fn read_hash(reader: &mut Reader<'_>) -> Result<Option<EngineHash>, ReadError> {
+    if let Some(bits) = reader.long_uint() {
+        return Ok(Some(EngineHash(bits)));
+    }
     Ok(match reader.head()? {
         Head::Nil => None,
         Head::Uint(bits) => Some(EngineHash(bits)),
@@ -176,7 +188,11 @@ fn read_hash(reader: &mut Reader<'_>) -> Result<Option<EngineHash>, ReadError> {
     })
 }
 
+#[inline]
 fn read_opt_u32(reader: &mut Reader<'_>) -> Result<Option<u32>, ReadError> {
+    if let Some(short) = reader.short_uint() {
+        return Ok(Some(u32::from(short)));
+    }
     match reader.head()? {
         Head::Nil => Ok(None),
         Head::Uint(value) => u32::try_from(value).map(Some).map_err(|_| ReadError::WrongType),
@@ -186,7 +202,10 @@ fn read_opt_u32(reader: &mut Reader<'_>) -> Result<Option<u32>, ReadError> {
 
 /// The `medium` that follows: the main pool where none is named.
 fn read_medium(reader: &mut Reader<'_>) -> Result<Medium, ReadError> {
-    Ok(reader.opt_str()?.map_or(Medium::Gpu, Medium::by_name))
+    Ok(match reader.opt_name()? {
+        None | Some(b"GPU") => Medium::Gpu,
+        Some(name) => Medium::by_name(text(name)?),
+    })
 }
 
 /// Whether the `locality` that follows says that the blocks lie elsewhere.

@@ -164,11 +164,29 @@ impl<'a> Reader<'a> {
     }
 
     /// A string that is only compared with known ones, as its bytes.
+    #[inline]
     pub(super) fn name(&mut self) -> Result<&'a [u8], ReadError> {
+        if let [marker @ 0xa0..=0xbf, rest @ ..] = self.rest
+            && let Some((name, rest)) = rest.split_at_checked(usize::from(marker & 0x1f))
+        {
+            self.rest = rest;
+            return Ok(name);
+        }
+        self.any_name()
+    }
+
+    #[inline(never)]
+    fn any_name(&mut self) -> Result<&'a [u8], ReadError> {
         match self.head()? {
             Head::Str(length) => self.take(length),
             _ => Err(ReadError::WrongType),
         }
+    }
+
+    /// The same; `None` for nil.
+    #[inline]
+    pub(super) fn opt_name(&mut self) -> Result<Option<&'a [u8]>, ReadError> {
+        if self.take_nil() { Ok(None) } else { self.name().map(Some) }
     }
 
     pub(super) fn str(&mut self) -> Result<&'a str, ReadError> {
@@ -176,14 +194,27 @@ impl<'a> Reader<'a> {
     }
 
     /// `None` for nil.
+    #[inline]
     pub(super) fn opt_str(&mut self) -> Result<Option<&'a str>, ReadError> {
-        match self.head()? {
-            Head::Nil => Ok(None),
-            Head::Str(length) => {
-                std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| ReadError::WrongType)
-            }
-            _ => Err(ReadError::WrongType),
+        self.opt_name()?.map(text).transpose()
+    }
+
+    /// The next value if it is a number in the marker itself.
+    #[inline]
+    pub(super) fn short_uint(&mut self) -> Option<u8> {
+        let [number @ 0..=0x7f, rest @ ..] = self.rest else { return None };
+        self.rest = rest;
+        Some(*number)
+    }
+
+    /// Steps over the next value if it is nil. Returns whether it was.
+    #[inline]
+    pub(super) fn take_nil(&mut self) -> bool {
+        let is_nil = self.at_nil();
+        if is_nil {
+            self.rest = self.rest.get(1..).unwrap_or_default();
         }
+        is_nil
     }
 
     /// Whether the next value is a map.
@@ -287,6 +318,11 @@ impl Form {
         #[expect(clippy::cast_possible_truncation, reason = "made of 32 bits")]
         Some(bytes as u32 | u32::from(itself))
     }
+}
+
+/// The text of a string.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, ReadError> {
+    std::str::from_utf8(bytes).map_err(|_| ReadError::WrongType)
 }
 
 /// `usize` holds 32 bits on every platform this is built for; elsewhere the length check refuses the value.

@@ -72,7 +72,8 @@ fn by_name(name: &[u8]) -> Field {
 /// What has been read so far.
 #[derive(Default)]
 struct Partial<'a> {
-    stored: Stored,
+    /// In its place: it is large.
+    stored: Box<Stored>,
     has_hashes: bool,
     has_tokens: bool,
     has_block_size: bool,
@@ -88,7 +89,7 @@ pub(super) fn read(
     reader: &mut Reader<'_>,
     body: Body,
     problems: &mut Problems,
-) -> Result<Stored, ReadError> {
+) -> Result<Box<Stored>, ReadError> {
     let mut partial = Partial::default();
     match body {
         Body::Map(entries) => partial.read_map(reader, entries)?,
@@ -137,8 +138,10 @@ impl<'a> Partial<'a> {
                 self.has_block_size = true;
             }
             Field::LoraId => {
-                self.stored.has_lora_id = !reader.at_nil();
-                reader.skip()?;
+                self.stored.has_lora_id = !reader.take_nil();
+                if self.stored.has_lora_id {
+                    reader.skip()?;
+                }
             }
             Field::Medium => self.stored.medium = read_medium(reader)?,
             Field::LoraName => self.stored.lora_name = reader.opt_str()?.map(Box::from),
@@ -159,7 +162,7 @@ impl<'a> Partial<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Stored, ReadError> {
+    fn finish(self) -> Result<Box<Stored>, ReadError> {
         let mut stored = self.stored;
         if !self.media_infos.is_empty() {
             stored.extra_keys.resize_with(self.media_infos.len().max(stored.extra_keys.len()), Vec::new);
