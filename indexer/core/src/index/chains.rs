@@ -23,8 +23,10 @@ use super::hold::Hold;
 use super::holders::Holders;
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
+mod least;
 mod runs;
 
+use least::Least;
 pub(super) use runs::{Entered, Holder, Keys, Sight};
 
 #[derive(Debug)]
@@ -48,11 +50,14 @@ pub(super) struct Chains {
 #[repr(align(64))]
 pub(super) struct Chain {
     keys: Vec<BlockKey>,
+    /// Changed through [`Chain::holders_mut`] only.
     holders: Holders,
     /// Of `keys`; means nothing where there is none.
     last: BlockKey,
     /// Where the last chain that parted from this one did: the place to look first.
     parting: u32,
+    /// Of `holders`.
+    least: Least,
 }
 
 const _: () = assert!(size_of::<Chain>() == 64);
@@ -183,7 +188,7 @@ impl Chains {
     #[inline]
     pub(super) fn store(&mut self, place: Place, slot: Slot, group: usize) -> GroupMask {
         let Some(chain) = self.chains.get_mut(index(place.chain.0)) else { return GroupMask::default() };
-        let hold = chain.holders.get_or_insert(slot);
+        let hold = chain.holders_mut().get_or_insert(slot);
         let had = hold.stored(place.at);
         if !had.has(group) {
             hold.store(place.at, group);
@@ -207,7 +212,7 @@ impl Chains {
     /// Notes which blocks the stream is expected to hold; see [`Hold::expect`].
     pub(super) fn expect(&mut self, id: ChainId, slot: Slot, blocks: Range<u32>, until: Millis) -> u32 {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return 0 };
-        chain.holders.get_or_insert(slot).expect(blocks.start, blocks.end, until)
+        chain.holders_mut().get_or_insert(slot).expect(blocks.start, blocks.end, until)
     }
 
     /// Ends what was expected until then or earlier; see [`Hold::expire`].
@@ -218,12 +223,12 @@ impl Chains {
     /// Changes a hold in a way that adds nothing to it. `None`: there is none.
     fn lessen<T>(&mut self, id: ChainId, slot: Slot, change: impl FnOnce(&mut Hold) -> T) -> Option<T> {
         let chain = self.chains.get_mut(index(id.0))?;
-        let hold = chain.holders.get_mut(slot)?;
+        let hold = chain.holders_mut().get_mut(slot)?;
         let before = hold.end();
         let result = change(hold);
         let after = hold.end();
         if hold.is_empty() {
-            chain.holders.remove(slot);
+            chain.holders_mut().remove(slot);
         }
         if after < before && index(before) == chain.keys.len() {
             self.trim(id);
@@ -234,7 +239,7 @@ impl Chains {
     /// Forgets what the stream holds of the chain.
     pub(super) fn drop_hold(&mut self, id: ChainId, slot: Slot) {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return };
-        if chain.holders.remove(slot) {
+        if chain.holders_mut().remove(slot) {
             self.trim(id);
         }
     }
@@ -296,6 +301,23 @@ impl Chain {
 
     fn is_unused(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    #[inline]
+    fn holders_mut(&mut self) -> &mut Holders {
+        self.least.forget();
+        &mut self.holders
+    }
+
+    /// Every holder has so many leading blocks at least, and there is no more to any hold than such; 0: not known.
+    #[inline]
+    pub(super) fn least(&self) -> u32 {
+        self.least.get()
+    }
+
+    /// Finds that out, for the next ones who ask. Returns whether leading blocks are all there is to any hold.
+    pub(super) fn note_least(&self) -> bool {
+        self.least.note(self.holds())
     }
 
     pub(super) fn hold(&self, slot: Slot) -> Option<&Hold> {

@@ -131,7 +131,7 @@ pub(super) fn find(chains: &Chains, cards: &Cards, keys: &PromptKeys, out: &mut 
             rest = behind;
         }
         if cards.are_even() {
-            list_all(cards, layout, first.holds(), blocks, deep, found);
+            list_all(cards, layout, first, blocks, deep, found);
         } else {
             list_some(cards, layout, first.holds(), blocks, deep, found);
         }
@@ -188,37 +188,47 @@ fn go_on(holds: &[Hold], more: u32, deep: &mut [Deep]) {
 }
 
 /// Lists the streams that hold the first chain where all streams are read alike, so that nothing is asked of any of them:
-/// hundreds may hold it. A function of its own, so that what its loop works with stays in registers.
+/// hundreds may hold it. A function of its own, so that what its loops work with stays in registers.
 #[inline(never)]
-fn list_all(cards: &Cards, layout: Layout, first: &[Hold], blocks: u32, deep: &[Deep], found: &mut List) {
-    let size = layout.size();
-    let names = cards.names();
-    let places = found.take(first.len());
+fn list_all(cards: &Cards, layout: Layout, first: &Chain, blocks: u32, deep: &[Deep], found: &mut List) {
+    let (holds, names) = (first.holds(), cards.names());
+    let places = found.take(holds.len());
     // No product is above the number of the prompt's tokens.
-    let list = |hold: &Hold, stream| Hit { stream, tokens: hold.solid().min(blocks).wrapping_mul(size) };
-    if first.len() == names.len() {
-        // Every slot, one after the other.
-        for ((place, hold), name) in places.iter_mut().zip(first).zip(names) {
-            *place = list(hold, *name);
-        }
+    let tokens = |blocks: u32| blocks.wrapping_mul(layout.size());
+    let mut has_empty = false;
+    if first.least() >= blocks {
+        list_each(holds, names, places, |_| tokens(blocks));
     } else {
-        for (place, hold) in places.iter_mut().zip(first) {
-            *place = list(hold, names.get(hold.slot.index()).copied().unwrap_or_default());
-        }
-    }
-    let are_solid = first.iter().fold(true, |all, hold| all & hold.is_solid());
-    if !are_solid {
-        for (place, hold) in places.iter_mut().zip(first) {
-            place.tokens = hold.reach(blocks).wrapping_mul(size);
+        list_each(holds, names, places, |hold| tokens(hold.solid().min(blocks)));
+        if !first.note_least() {
+            for (place, hold) in places.iter_mut().zip(holds) {
+                place.tokens = tokens(hold.reach(blocks));
+            }
+            has_empty = true;
         }
     }
     for deep in deep {
         if let Some(place) = places.get_mut(deep.at) {
-            place.tokens = deep.blocks.wrapping_mul(size);
+            place.tokens = tokens(deep.blocks);
         }
     }
-    if !are_solid {
-        found.drop_empty(first.len());
+    if has_empty {
+        found.drop_empty(holds.len());
+    }
+}
+
+#[inline(always)]
+fn list_each(holds: &[Hold], names: &[StreamId], places: &mut [Hit], tokens: impl Fn(&Hold) -> u32) {
+    if holds.len() == names.len() {
+        // Every slot, one after the other.
+        for ((place, hold), name) in places.iter_mut().zip(holds).zip(names) {
+            *place = Hit { stream: *name, tokens: tokens(hold) };
+        }
+    } else {
+        for (place, hold) in places.iter_mut().zip(holds) {
+            let name = names.get(hold.slot.index()).copied().unwrap_or_default();
+            *place = Hit { stream: name, tokens: tokens(hold) };
+        }
     }
 }
 
@@ -302,9 +312,17 @@ struct Seeker<'a>(&'a [Hold]);
 // === impl Seeker ===
 
 impl<'a> Seeker<'a> {
-    /// Looks twice as far ahead each time, and then between the last two: one of few is found among many in few steps,
-    /// and the next one at once.
+    /// Where every slot has a hold, it is known where; else looks twice as far ahead each time, and then between the last two:
+    /// one of few is found among many in few steps, and the next one at once.
     fn seek(&mut self, slot: Slot) -> Option<&'a Hold> {
+        let first = self.0.first()?.slot;
+        if let Some(at) = slot.index().checked_sub(first.index())
+            && let Some(rest @ [hold, ..]) = self.0.get(at..)
+            && hold.slot == slot
+        {
+            self.0 = rest;
+            return Some(hold);
+        }
         let mut end = 1;
         while self.0.get(end - 1).is_some_and(|hold| hold.slot < slot) {
             end *= 2;

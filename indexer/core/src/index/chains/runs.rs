@@ -156,7 +156,7 @@ impl Chains {
     /// Notes that `holder` has the blocks of a stretch.
     fn hold_stretch(&mut self, holder: Holder, stretch: Stretch, entered: &mut [Entered]) {
         let Some(chain) = self.chains.get_mut(index(stretch.chain.0)) else { return };
-        let hold = chain.holders.get_or_insert(holder.slot);
+        let hold = chain.holders_mut().get_or_insert(holder.slot);
         let is_new = hold.store_run(stretch.at, stretch.length, holder.group);
         for (at, entered) in (stretch.at..).zip(entered) {
             *entered = Entered { place: Place { chain: stretch.chain, at }, had: GroupMask::default() };
@@ -173,12 +173,12 @@ impl Chains {
     /// stream has there, and in no other group. `false`: nothing was done.
     pub(in super::super) fn release_run(&mut self, id: ChainId, holder: Holder, from: u32, to: u32) -> bool {
         let Some(chain) = self.chains.get_mut(index(id.0)) else { return false };
-        let Some(hold) = chain.holders.get_mut(holder.slot) else { return false };
+        let Some(hold) = chain.holders_mut().get_mut(holder.slot) else { return false };
         if !hold.release_run(from, to, holder.group) {
             return false;
         }
         if hold.is_empty() {
-            chain.holders.remove(holder.slot);
+            chain.holders_mut().remove(holder.slot);
         }
         if index(to) == chain.keys.len() {
             self.trim(id);

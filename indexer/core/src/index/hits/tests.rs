@@ -93,6 +93,65 @@ fn every_one_of_many_streams_gets_what_it_holds_over_several_chains() {
     assert_eq!(found, expected);
 }
 
+/// What a lookup found of all holders of a chain serves the next one, until any of them changes.
+#[test]
+fn what_was_found_of_all_holders_holds_until_one_changes() {
+    const STREAMS: u32 = 40;
+    let mut index = Index::new(KeyHasher::new([9; 16]), IndexLimits::default());
+    for number in 0..STREAMS {
+        index.add_stream(StreamId(number), "m");
+        index.set_trust(StreamId(number), Trust::Live);
+    }
+    let mut held = vec![[false; BLOCKS as usize]; STREAMS as usize];
+    let mut hits = Hits::default();
+    let mut whole = 0;
+    for step in 0..4_000 {
+        let stream = random(3 * step, STREAMS);
+        let blocks = &mut held[stream as usize];
+        // The first half of the prompt changes less often, so that all of them hold it for a while.
+        let (at, to) = match random(3 * step + 1, 100) {
+            0 => (0, BLOCKS),
+            1 => (random(step, BLOCKS / 2), BLOCKS / 2),
+            _ => (BLOCKS / 2 + random(step, BLOCKS / 2), BLOCKS),
+        };
+        if random(3 * step + 2, 2) == 0 {
+            let gone: Vec<u64> =
+                (at..to).rev().filter(|at| blocks[*at as usize]).map(|at| u64::from(at) + 1).collect();
+            remove(&mut index, StreamId(stream), &gone[..gone.len().min(2)]);
+            gone.iter().take(2).for_each(|hash| blocks[*hash as usize - 1] = false);
+        } else {
+            for at in 0..BLOCKS {
+                if !blocks[at as usize] {
+                    let parent = (at > 0).then_some(u64::from(at));
+                    store(
+                        &mut index,
+                        StreamId(stream),
+                        stored(parent, &[u64::from(at) + 1], &[2 * at, 2 * at + 1]),
+                    );
+                    blocks[at as usize] = true;
+                }
+            }
+        }
+        for asked in [3, BLOCKS / 2, BLOCKS] {
+            let keys = index.key_plan().keys(&BASE, &prompt()[..=2 * asked as usize]);
+            index.hits(&keys, &mut hits);
+            let reach = |blocks: &[bool]| blocks.iter().take(asked as usize).take_while(|has| **has).count();
+            let expected: Vec<_> = (0..)
+                .zip(held.iter().map(|blocks| 2 * reach(blocks)))
+                .filter(|(_, tokens)| *tokens > 0)
+                .collect();
+            let found: Vec<_> =
+                hits.as_slice().iter().map(|hit| (hit.stream.0, hit.tokens as usize)).collect();
+            assert_eq!(found, expected, "step {step}, {asked} blocks");
+            let first = keys.reusable().next().and_then(|(_, keys)| keys.first().copied());
+            let shown = index.shown.read();
+            let least = first.and_then(|first| shown.chains.beginning(first)).map_or(0, Chain::least);
+            whole += usize::from(least >= asked);
+        }
+    }
+    assert!(whole > 1_000, "all of them held the prompt in {whole} lookups");
+}
+
 #[test]
 fn a_stream_that_comes_to_have_several_groups_is_read_otherwise_from_then_on() {
     use crate::event::{Group, GroupKind, Stored};
