@@ -14,6 +14,12 @@ pub(super) fn of_first_block<'a>(model: &'a str, stored: &'a Stored) -> Namespac
     Namespace { model, lora, salt }
 }
 
+/// Whether nothing of the event but the model tells its [namespace](of_first_block).
+#[inline]
+pub(super) fn is_of_model(stored: &Stored) -> bool {
+    stored.lora_name.is_none() && stored.cache_salt.is_none() && stored.extra_keys.is_empty()
+}
+
 /// The last bare text of the first block, if it is not the adapter's name. In vLLM 0.17 and 0.18 the identifier of a
 /// media item is bare text too; a block that begins with one then gets a namespace nobody asks for, which is right,
 /// as prompts with media are not looked up.

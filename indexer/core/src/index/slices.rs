@@ -13,7 +13,7 @@ use crate::event::{EngineHash, Stored};
 use crate::key::BlockKey;
 
 use super::chains::{Chains, Entered, Holder, Keys, Sight};
-use super::keys::{EventKeys, root_of};
+use super::keys::EventKeys;
 use super::place::{Place, Slot};
 use super::references::{Glance, Referred};
 use super::shown::SharedShown;
@@ -84,7 +84,7 @@ impl Index {
         stream.pool.fetch(first);
         let shown = self.shown.read();
         let (after, root) = match run.stored.parent {
-            None => (None, root_of(&self.hasher, &stream.model, run.stored)),
+            None => (None, stream.root(&self.hasher, run.stored)),
             Some(parent) => {
                 let place = stream.place(parent);
                 let key = place.and_then(|place| shown.chains.key(place));

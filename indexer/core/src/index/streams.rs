@@ -2,13 +2,16 @@
 
 use hashbrown::HashMap;
 
-use crate::event::EngineHash;
+use crate::event::{EngineHash, Stored};
+use crate::key::{BlockKey, KeyHasher};
 use crate::prompt_keys::Layout;
 use crate::stream::{StreamId, Trust};
 
 use super::aside::Aside;
 use super::cards::{Card, Reading, StreamCard};
 use super::groups::Groups;
+use super::keys::root_of;
+use super::namespace;
 use super::place::{Place, Slot};
 use super::references::References;
 use super::slower::Slower;
@@ -38,6 +41,8 @@ enum Seat {
 pub(super) struct StreamBlocks {
     pub(super) id: StreamId,
     pub(super) model: Box<str>,
+    /// The key before that of a prompt's first block where nothing but the model tells the namespace; `None`: not asked for yet.
+    root: Option<BlockKey>,
     pub(super) trust: Trust,
     /// The engine has told of blocks in another medium than its main pool.
     pub(super) has_other_media: bool,
@@ -200,6 +205,7 @@ impl StreamBlocks {
         Self {
             id,
             model: Box::from(model),
+            root: None,
             trust: Trust::Recovering,
             has_other_media: false,
             evicted: 0,
@@ -226,6 +232,15 @@ impl StreamBlocks {
             new.slower = slower;
         }
         *self = new;
+    }
+
+    /// The key before that of the event's first block where that begins a prompt.
+    #[inline]
+    pub(super) fn root(&mut self, hasher: &KeyHasher, stored: &Stored) -> BlockKey {
+        if !namespace::is_of_model(stored) {
+            return root_of(hasher, &self.model, stored);
+        }
+        *self.root.get_or_insert_with(|| root_of(hasher, &self.model, stored))
     }
 
     /// Engine hashes that are held at least once, in the main pool and in slower media.
