@@ -9,11 +9,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 use std::ops::Range;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 
 use crate::key::BlockKey;
 use crate::stream::Millis;
@@ -23,20 +22,24 @@ use super::hold::Hold;
 use super::holders::Holders;
 use super::place::{CHAIN_BLOCKS_MAX, ChainId, Place, SHRINK_BELOW, Slot};
 
+mod heads;
 mod least;
+mod pages;
 mod runs;
 
+use heads::Heads;
 use least::Least;
+use pages::Pages;
 pub(super) use runs::{Entered, Holder, Keys, Sight};
 
 #[derive(Debug)]
 pub(super) struct Chains {
     /// The last of them holds something.
-    chains: Vec<Chain>,
+    chains: Pages,
     /// Chains that hold nothing, to be used again, the lowest first, so that those in use gather at the beginning. Some
     /// that are in use or beyond the end stand here too, and are passed over.
     free: BinaryHeap<Reverse<u32>>,
-    heads: HashMap<BlockKey, ChainId, BuildHasherDefault<KeyAsHash>>,
+    heads: Heads,
     /// Chains ever begun.
     begun: u64,
     /// Keys in all chains.
@@ -72,9 +75,9 @@ impl Chains {
     /// Without a block, and with room for so many: see [`blocks`](Self::blocks).
     pub(super) fn new(keys_max: usize) -> Self {
         Self {
-            chains: Vec::new(),
+            chains: Pages::default(),
             free: BinaryHeap::new(),
-            heads: HashMap::default(),
+            heads: Heads::default(),
             begun: 0,
             keys: 0,
             keys_max,
@@ -120,12 +123,12 @@ impl Chains {
     /// Whether a chain begins with this key.
     #[inline]
     pub(super) fn begins(&self, key: BlockKey) -> bool {
-        self.heads.contains_key(&key)
+        self.heads.contains(key)
     }
 
     /// The chain that begins with this key.
     pub(super) fn beginning(&self, key: BlockKey) -> Option<&Chain> {
-        self.heads.get(&key).and_then(|id| self.get(*id))
+        self.heads.get(key).and_then(|id| self.get(id))
     }
 
     pub(super) fn key(&self, place: Place) -> Option<BlockKey> {
@@ -140,7 +143,7 @@ impl Chains {
         {
             return Some(next);
         }
-        self.heads.get(&key).map(|chain| Place { chain: *chain, at: 0 })
+        self.heads.get(key).map(|chain| Place { chain, at: 0 })
     }
 
     /// Gives the block a place where [`find`](Self::find) found none. `more`: how many blocks will follow it.
@@ -176,8 +179,7 @@ impl Chains {
                 return ChainId(id);
             }
         }
-        self.chains.push(Chain::default());
-        ChainId(u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX))
+        ChainId(u32::try_from(self.chains.push(Chain::default())).unwrap_or(u32::MAX))
     }
 
     pub(super) fn hold(&self, chain: ChainId, slot: Slot) -> Option<&Hold> {
@@ -260,10 +262,8 @@ impl Chains {
             chain.truncate(end);
             return;
         }
-        if let Some(head) = chain.keys.first()
-            && let Entry::Occupied(entry) = self.heads.entry(*head)
-        {
-            entry.remove();
+        if let Some(head) = chain.keys.first() {
+            self.heads.remove(*head);
         }
         *chain = Chain::default();
         self.free.push(Reverse(id.0));
@@ -275,14 +275,14 @@ impl Chains {
         while self.chains.last().is_some_and(Chain::is_unused) {
             self.chains.pop();
         }
-        if self.chains.len() < self.chains.capacity() / SHRINK_BELOW {
-            self.chains.shrink_to(self.chains.len() * 2);
-            let end = self.chains.len();
-            self.free.retain(|Reverse(id)| index(*id) < end);
-            self.free.shrink_to(end);
-        }
-        if self.heads.len() < self.heads.capacity() / SHRINK_BELOW {
-            self.heads.shrink_to(self.heads.len() * 2);
+        if self.free.len() > self.chains.end() * 2 + SHRINK_BELOW {
+            let mut free = std::mem::take(&mut self.free).into_vec();
+            let end = self.chains.end();
+            free.retain(|Reverse(id)| index(*id) < end);
+            free.sort_unstable();
+            free.dedup();
+            free.shrink_to_fit();
+            self.free = free.into();
         }
     }
 }

@@ -109,11 +109,11 @@ impl Chains {
         }
         let is_new = |at: usize| sight.begun == self.begun && run.before + at >= sight.new_from;
         if !is_new(0)
-            && let Some(id) = self.heads.get(first).copied()
+            && let Some(id) = self.heads.get(*first)
         {
             return known(id, 0, self.get(id).map_or(0, |chain| alike(&chain.keys, run.keys)));
         }
-        let begins = |at: usize, key: &BlockKey| !is_new(at) && self.heads.contains_key(key);
+        let begins = |at: usize, key: &BlockKey| !is_new(at) && self.heads.contains(*key);
         let others = run.keys.iter().enumerate().skip(1);
         let new = 1 + others.take_while(|(at, key)| !begins(*at, key)).count();
         let new = run.keys.get(..new.min(self.keys_max.saturating_sub(self.keys))).unwrap_or_default();

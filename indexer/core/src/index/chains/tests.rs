@@ -22,19 +22,24 @@ fn memory_is_given_back_although_one_chain_stays() {
     let slot = Slot::default();
     for stays in [0, 7, CHAINS / 2] {
         let (mut chains, places) = filled(CHAINS, slot);
-        let full = chains.chains.capacity();
         for (at, place) in (0_u32..).zip(&places) {
             if at != stays {
                 chains.release(*place, slot, 0);
             }
         }
         assert_eq!(chains.blocks(), 1);
-        assert_eq!(chains.find(None, key(stays.into())).map(|place| place.chain), Some(ChainId(stays)));
+        let left = places[index(stays)].chain;
+        assert_eq!(chains.find(None, key(stays.into())).map(|place| place.chain), Some(left));
         // Chains are found by their number, so those before the one that stays are kept, to be used again first.
-        let most = index(stays) * SHRINK_BELOW + 2 * SHRINK_BELOW;
-        assert!(chains.chains.capacity() <= most.min(full), "{stays}: {}", chains.chains.capacity());
-        assert!(chains.heads.capacity() < 8 * SHRINK_BELOW, "{}", chains.heads.capacity());
-        assert!(chains.free.len() <= chains.chains.capacity(), "{stays}: {}", chains.free.len());
+        assert_eq!(chains.chains.end(), index(left.0) + 1);
+        assert!(chains.chains.room() < index(stays) + 1_024, "{stays}");
+        assert!(chains.heads.capacity() < heads::TABLES * SHRINK_BELOW, "{}", chains.heads.capacity());
+        let most = chains.chains.end() * 2 + SHRINK_BELOW;
+        assert!(
+            chains.free.len() <= most && chains.free.capacity() <= 2 * most,
+            "{stays}: {}",
+            chains.free.len()
+        );
         let next = chains.place(None, key(u64::from(CHAINS)), 0);
         assert_eq!(next.chain, ChainId(u32::from(stays == 0)), "the lowest that is not used");
     }
@@ -62,8 +67,8 @@ fn no_chain_is_given_out_twice_at_a_time() {
         }
         assert_eq!(chains.blocks(), places.len());
     }
-    assert!(chains.chains.len() <= 201, "{}", chains.chains.len());
-    assert!(chains.free.len() <= chains.chains.capacity(), "{}", chains.free.len());
+    assert!(chains.chains.end() <= 201, "{}", chains.chains.end());
+    assert!(chains.free.len() <= chains.chains.end() * 2 + SHRINK_BELOW, "{}", chains.free.len());
 }
 
 const HOLDER: Holder = Holder { slot: Slot(0), group: 0 };
