@@ -25,6 +25,7 @@ pub mod results;
 pub mod router;
 pub mod rule;
 mod sequence;
+pub mod several;
 pub mod simulation;
 pub mod sweep;
 pub mod table;

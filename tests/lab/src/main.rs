@@ -13,7 +13,7 @@ use warmpath_lab::load::catalogue;
 use warmpath_lab::plan::{Plan, Ran};
 use warmpath_lab::rule::Rule;
 use warmpath_lab::simulation::Settings;
-use warmpath_lab::{calibration, plot, results, sweep, table};
+use warmpath_lab::{calibration, plot, results, several, sweep, table};
 
 #[derive(Parser)]
 #[command(about)]
@@ -40,6 +40,14 @@ enum Command {
     },
     /// The published runs beside the simulated ones
     Calibrate,
+    /// Several that decide beside one, by `cost`: how many times its tail and its hits they have
+    Several {
+        #[command(flatten)]
+        what: What,
+        /// Milliseconds until the others know what one of them did
+        #[arg(long, value_delimiter = ',', default_value = "1,2,5")]
+        delays: Vec<f64>,
+    },
     /// Variants of the cost rule over all loads: which bars each misses
     Sweep {
         #[command(flatten)]
@@ -94,6 +102,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Simulate { what, policies, out, no_plots } => simulate(&what, &policies, &out, no_plots),
         Command::Calibrate => say(&calibration::table()?),
+        Command::Several { what, delays } => several(&what, &delays),
         Command::Sweep { what, group, details, alone } => run_sweep(&what, group.as_deref(), details, alone),
     }
 }
@@ -116,6 +125,13 @@ fn simulate(what: &What, policies: &[String], out: &Path, no_plots: bool) -> Res
     }
     say(&text)?;
     say(&list(&bars::misses(&figures, "cost")))
+}
+
+fn several(what: &What, delays_ms: &[f64]) -> Result<()> {
+    let delays: Vec<Duration> = delays_ms.iter().map(|ms| Duration::from_secs_f64(ms / 1000.0)).collect();
+    let plan = what.plan(vec![Rule::of(Policy::COST)])?;
+    let rows = several::rows(&plan, what.deciders.max(2), &delays)?;
+    say(&several::markdown(&rows, &delays))
 }
 
 fn draw(ran: &[Ran], folder: &Path) -> Result<()> {

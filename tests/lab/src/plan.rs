@@ -35,6 +35,8 @@ pub struct Plan {
 pub struct Ran {
     /// Mean over the seeds.
     pub figures: Figures,
+    /// Of each seed, in their order.
+    pub each: Vec<Figures>,
     /// With the first seed.
     pub first: Run,
 }
@@ -82,7 +84,8 @@ impl Plan {
                 figures.push(Figures::of(&ran));
                 first.get_or_insert(ran);
             }
-            all.push(Ran { figures: results::mean(&figures)?, first: first.context("no seed")? });
+            let mean = results::mean(&figures)?;
+            all.push(Ran { figures: mean, each: figures, first: first.context("no seed")? });
         }
         Ok(all)
     }
