@@ -18,6 +18,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tokio::sync::Notify;
 use warmpath_core::rank::Unheard;
 use warmpath_kv::{Millis, StreamId};
 
@@ -62,6 +63,8 @@ pub struct Books {
     ledger: Ledger,
     answers: Answers,
     pending: Pending,
+    /// Told of whenever something is pending.
+    news: Arc<Notify>,
     /// Who hears what is told, each with the streams through which it does: two for a moment when it comes back.
     followers: HashMap<IndexerId, u32>,
     /// Picks made here that followers do not know of yet.
@@ -137,7 +140,8 @@ impl Books {
     pub fn new(own: IndexerId, capacity: usize) -> Self {
         let (ledger, answers) = (Ledger::new(capacity), Answers::new(ANSWERS_MAX));
         let (followers, unheard) = (HashMap::new(), Unheard::default());
-        Self { own, ledger, answers, pending: Pending::Changes(Vec::new()), followers, unheard }
+        let (pending, news) = (Pending::Changes(Vec::new()), Arc::default());
+        Self { own, ledger, answers, pending, news, followers, unheard }
     }
 
     pub fn own(&self) -> IndexerId {
@@ -310,6 +314,11 @@ impl Books {
         .collect()
     }
 
+    /// Is notified whenever there is something that peers have to be told.
+    pub fn news(&self) -> Arc<Notify> {
+        self.news.clone()
+    }
+
     /// What peers have to be told since the last call.
     pub fn take_pending(&mut self) -> Pending {
         std::mem::replace(&mut self.pending, Pending::Changes(Vec::new()))
@@ -321,6 +330,7 @@ impl Books {
             Pending::Changes(_) => self.pending = Pending::Overflown,
             Pending::Overflown => {}
         }
+        self.news.notify_one();
     }
 }
 

@@ -13,7 +13,6 @@ use futures::stream::{self, Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use warmpath_proto::v1::peer_server::Peer;
@@ -42,9 +41,11 @@ use audience::{Audience, Following};
 use metrics::ReportLabels;
 use snapshot::Snapshot;
 
-/// How long a change may wait for others to share its batch. The sooner, the more several indexers decide like one:
-/// docs/benchmarks.md, "Several indexers".
-const BATCH_WAIT: Duration = Duration::from_millis(2);
+/// Between two batches: a change after a pause is told at once, those that follow it sooner than this share the next batch. The
+/// sooner, the more several indexers decide like one: docs/benchmarks.md, "Several indexers".
+const BATCH_GAP: Duration = Duration::from_millis(1);
+/// How often followers are counted where there is nothing to tell.
+const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// Changes in a batch, as in the contract.
 const BATCH_CHANGES_MAX: usize = 4096;
 /// Keys of expected blocks in a batch: a megabyte, of the four that a message may have.
@@ -113,14 +114,19 @@ impl Publisher {
         PeerService { books, view, clock, namer: self.namer.clone(), batches }
     }
 
-    /// Sends what has gathered, on a beat, until `stop`; then the rest.
+    /// Sends what there is to tell as soon as there is something, until `stop`; then the rest.
     pub async fn run(self, stop: CancellationToken) {
-        let mut beats = tokio::time::interval(BATCH_WAIT);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let news = self.books.lock().news();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return self.flush(),
-                _ = beats.tick() => self.flush(),
+                () = news.notified() => {}
+                () = tokio::time::sleep(COUNT_EVERY) => {}
+            }
+            self.flush();
+            tokio::select! {
+                () = stop.cancelled() => return self.flush(),
+                () = tokio::time::sleep(BATCH_GAP) => {}
             }
         }
     }
