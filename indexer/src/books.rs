@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::Notify;
-use warmpath_core::rank::Unheard;
+use warmpath_core::rank::{Home, Landmark, Share, Unheard};
 use warmpath_kv::{Millis, StreamId};
 
 use crate::answers::{ANSWERS_MAX, Answers, ResponseKey};
@@ -182,9 +182,17 @@ impl Books {
         !self.followers.is_empty()
     }
 
-    /// How much it counts where a prompt is at home: nothing where nobody decides beside us, or nobody does at this moment.
-    pub fn unheard_weight(&self, now: Millis) -> f64 {
-        self.unheard.weight(self.followers.len(), now.0)
+    /// Where what is new of a prompt is at home, whose first block that nobody holds is `unknown`; `has`: whether a block is one
+    /// of the prompt's. None: nobody decides beside us.
+    pub fn home(&self, unknown: Landmark, has: impl Fn(Landmark) -> bool, now: Millis) -> Option<Home> {
+        let before = self.followers.keys().filter(|follower| follower.get() < self.own.get()).count();
+        let share = Share { before, deciders: self.followers.len() + 1 };
+        self.unheard.home(share, now.0, unknown, has)
+    }
+
+    /// A pick was made here that the others have not heard of; `unknown`: the first block of its prompt that nobody held.
+    pub fn note_pick(&mut self, unknown: Option<Landmark>, now: Millis) {
+        self.unheard.note(now.0, unknown);
     }
 
     /// Passes a report on to the maker of its decision. False: it was made here, or its maker does not hear us.
@@ -214,7 +222,6 @@ impl Books {
         now: Millis,
     ) -> Result<(), ReserveError> {
         self.ledger.reserve(id, placed.at(place), Some(forecast), now)?;
-        self.unheard.note(now.0);
         self.tell(Change { id, what: What::Reserved(placed) });
         Ok(())
     }

@@ -93,10 +93,8 @@ pub struct Considered {
     pub ramp: f64,
     /// R.
     pub recent_tokens: f64,
-    /// U.
-    pub unknown_tokens: u32,
-    /// h.
-    pub home_distance: f64,
+    /// H.
+    pub away_tokens: f64,
     /// z + e.
     pub penalty: f64,
     pub last_cold: u64,
@@ -299,8 +297,7 @@ impl Considered {
             capacity: candidate.capacity,
             ramp: candidate.ramp,
             recent_tokens: candidate.recent_tokens,
-            unknown_tokens: ranked.unknown_tokens,
-            home_distance: candidate.home_distance,
+            away_tokens: candidate.away_tokens,
             penalty: candidate.penalty,
             last_cold: candidate.last_cold,
         }

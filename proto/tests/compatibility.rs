@@ -332,14 +332,13 @@ fn an_older_reader_of_terms_passes_over_the_later_ones() {
         cost: 1.5,
         recent_tokens: 6.0,
         waiting_sequences: 7,
-        unknown_tokens: 8,
-        home_distance: 0.5,
+        away_tokens: 0.5,
         ..Default::default()
     };
     let read = FirstTerms::decode(terms.encode_to_vec().as_slice()).unwrap();
     assert_eq!(read, FirstTerms { cost: 1.5, recent_tokens: 6.0 });
     let written = v1::CostTerms::decode(read.encode_to_vec().as_slice()).unwrap();
-    assert_eq!((written.cost, written.waiting_sequences, written.home_distance), (1.5, 0, 0.0));
+    assert_eq!((written.cost, written.waiting_sequences, written.away_tokens), (1.5, 0, 0.0));
 }
 
 /// What a later release adds, this one passes over.

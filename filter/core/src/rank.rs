@@ -17,7 +17,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-pub use home::{Home, Unheard};
+pub use home::{Home, Landmark, Share, Unheard};
 pub use policy::{
     AGREE_DEFAULT, BEHIND_DEFAULT, Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy,
     STICKY_GATE_TOKENS_DEFAULT, STICKY_SHARE_DEFAULT, Sticky,
@@ -51,9 +51,8 @@ pub struct Candidate {
     pub ramp: f64,
     /// R: tokens that it was given to compute lately, fading.
     pub recent_tokens: f64,
-    /// h: how far it is from the home of what nobody holds of the prompt, 0 to 1; see [`home`]. 0 for all: nothing has to
-    /// be agreed.
-    pub home_distance: f64,
+    /// H: tokens of the prompt that are away from home here; see [`home`]. 0 for all: nothing has to be agreed.
+    pub away_tokens: f64,
     /// z + e, in tokens.
     pub penalty: f64,
     /// Number of the last ranking that gave it a request of which nobody held anything; 0: none did.
@@ -86,8 +85,6 @@ pub struct Ranked {
     pub duplicated_tokens: u32,
     /// M: tokens by which the request and what waits before it exceed the room in its KV memory.
     pub missing_tokens: u64,
-    /// U: tokens of the prompt that nobody holds; the same for all.
-    pub unknown_tokens: u32,
 }
 
 /// What the request means for one candidate, whatever the policy.
@@ -96,8 +93,6 @@ struct Fit {
     uncached_tokens: u64,
     duplicated_tokens: u32,
     missing_tokens: u64,
-    /// U: tokens of the prompt that nobody holds.
-    unknown_tokens: u32,
 }
 
 /// A candidate's place by one policy. Lower is better; a lower tier comes before everything of a higher one.
@@ -188,7 +183,7 @@ impl Default for Candidate {
             capacity: 1.0,
             ramp: 1.0,
             recent_tokens: 0.0,
-            home_distance: 0.0,
+            away_tokens: 0.0,
             penalty: 0.0,
             last_cold: 0,
         }
@@ -207,13 +202,12 @@ impl Fit {
             uncached_tokens,
             duplicated_tokens: best_cached.saturating_sub(candidate.cached_tokens),
             missing_tokens: candidate.room_tokens.map_or(0, |room| needed.saturating_sub(room)),
-            unknown_tokens: demand.prompt_tokens.saturating_sub(best_cached),
         }
     }
 
     fn ranked(self, index: usize, cost: f64) -> Ranked {
-        let Self { uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens } = self;
-        Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens, unknown_tokens }
+        let Self { uncached_tokens, duplicated_tokens, missing_tokens } = self;
+        Ranked { index, cost, uncached_tokens, duplicated_tokens, missing_tokens }
     }
 }
 

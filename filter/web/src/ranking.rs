@@ -132,7 +132,7 @@ struct Candidate {
     #[serde(default)]
     recent_tokens: f64,
     #[serde(default)]
-    home_distance: f64,
+    away_tokens: f64,
     #[serde(default)]
     penalty: f64,
     #[serde(default)]
@@ -277,7 +277,7 @@ fn checked(candidates: &[Candidate]) -> Result<Vec<rank::Candidate>, RankError> 
                 capacity: not_negative(given.capacity, field("capacity"))?,
                 ramp: up_to_one(given.ramp, field("ramp"))?,
                 recent_tokens: not_negative(given.recent_tokens, field("recent_tokens"))?,
-                home_distance: up_to_one(given.home_distance, field("home_distance"))?,
+                away_tokens: not_negative(given.away_tokens, field("away_tokens"))?,
                 penalty: not_negative(given.penalty, field("penalty"))?,
                 last_cold: given.last_cold,
             })

@@ -244,3 +244,30 @@ fn sightings_are_told_to_listeners_alone() {
         "no entry of a ledger"
     );
 }
+
+#[test]
+fn a_prompt_has_a_home_where_somebody_decides_beside_us() {
+    let mut a = books(1);
+    let unknown = Landmark { behind: 32, key: 7 };
+    let first = Landmark { behind: 0, key: 3 };
+    (0..8).for_each(|_| a.note_pick(Some(first), Millis(5)));
+    let home = |a: &Books, now| a.home(unknown, |block| block == first, Millis(now));
+    assert_eq!(home(&a, 5), None, "alone");
+    let other = IndexerId::new(2).unwrap();
+    a.begin_following(other);
+    let at_once = home(&a, 5).unwrap();
+    assert_ne!(home(&a, 1000).unwrap(), at_once, "all have heard of it");
+    a.end_following(other);
+    assert_eq!(home(&a, 5), None, "alone again");
+}
+
+#[tokio::test]
+async fn who_tells_peers_is_woken_when_there_is_something_to_tell() {
+    let (mut a, fleet) = (books(1), fleet());
+    let news = a.news();
+    let waits = tokio::time::timeout(Duration::from_millis(1), news.notified());
+    assert!(waits.await.is_err(), "nothing happened");
+    decide(&mut a, &fleet);
+    news.notified().await;
+    assert_eq!(pending(&mut a).len(), 1);
+}

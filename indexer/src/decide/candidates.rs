@@ -90,8 +90,8 @@ pub(super) struct Circumstances<'a> {
     /// Where the gateways are.
     pub(super) zone: Option<&'a str>,
     pub(super) other_zone_tokens: f64,
-    /// Of what nobody holds of the prompt; None: nothing has to be agreed with others.
-    pub(super) home: Option<Home>,
+    /// Of a prompt with so many tokens; None: nothing has to be agreed with others.
+    pub(super) home: Option<(Home, u32)>,
 }
 
 /// One candidate per rank of each endpoint. `cached` tells the tokens that a place holds.
@@ -133,17 +133,15 @@ pub(super) fn gather(
                 capacity: endpoint.spec.capacity.weight(),
                 ramp,
                 recent_tokens: rank.meter.recent_tokens(now),
-                home_distance: 0.0,
+                away_tokens: 0.0,
                 penalty,
                 last_cold: rank.meter.last_cold(),
             });
         }
     }
-    if let Some(home) = circumstances.home {
+    if let Some((home, prompt_tokens)) = circumstances.home {
         let places = seats.iter().map(|seat: &Seat| (&*seat.endpoint, seat.rank.unwrap_or(0)));
-        for (candidate, distance) in candidates.iter_mut().zip(home.distances(places)) {
-            candidate.home_distance = distance;
-        }
+        home.settle(prompt_tokens, places, &mut candidates);
     }
     (seats, candidates)
 }

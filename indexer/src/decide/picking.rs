@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use warmpath_core::rank::{Home, rank};
+use warmpath_core::rank::{Landmark, rank};
 use warmpath_kv::{Hits, Millis};
 
 use super::candidates::{Circumstances, choosable, gather, weighed};
@@ -44,7 +44,10 @@ impl Decider {
             let work_tokens = knows.then(|| candidate.queued_tokens.saturating_add(ranked.uncached_tokens));
             let forecast = round.forecast(&best, ranking.reachable_tokens(), work_tokens);
             match books.reserve(id, seat.place, placed.clone(), forecast, now) {
-                Ok(()) => reserved = Some(placed),
+                Ok(()) => {
+                    books.note_pick(ranking.unknown, now);
+                    reserved = Some(placed);
+                }
                 Err(error) => {
                     self.metrics.unreserved.inc();
                     tracing::debug!(%error, "a decision is not counted");
@@ -83,6 +86,13 @@ impl Decider {
         let cached = |place| weighed(&hits, place, policy.slower_media);
         // While the prompt was measured, another request may have become the one that tries an endpoint anew.
         let endpoints = choosable(round.endpoints, round.keeper.as_deref(), now);
+        let unknown = self.unknown(round, &endpoints, &hits, books);
+        let home = unknown.and_then(|unknown| {
+            let keys = round.basis.keys()?;
+            let home =
+                books.home(unknown, |block| keys.first_behind(block.behind) == Some(block.key), now)?;
+            Some((home, round.demand.prompt_tokens))
+        });
         let circumstances = Circumstances {
             ledger: books.ledger(),
             now,
@@ -90,23 +100,29 @@ impl Decider {
             slow_start_ms: policy.slow_start_ms,
             zone: policy.zone.as_deref(),
             other_zone_tokens: policy.other_zone_tokens,
-            home: self.home(round, &endpoints, &hits, books.unheard_weight(now)),
+            home,
         };
         let (seats, candidates) = gather(&endpoints, cached, circumstances);
         let ranked = rank(round.choice.policy, round.demand, &candidates, turn, &mut rand::random);
-        let mut ranking = Ranking { seats, candidates, ranked };
+        let mut ranking = Ranking { seats, candidates, ranked, unknown };
         if let Some(keeper) = &round.keeper {
             ranking.put_first(keeper);
         }
         ranking
     }
 
-    /// Where that of the prompt is at home that no candidate holds; None: there is nothing to agree on with others.
-    fn home(&self, round: &Round<'_>, endpoints: &[&Endpoint], hits: &Hits, weight: f64) -> Option<Home> {
-        let keys = round.basis.keys().filter(|_| weight > 0.0)?;
+    /// The first block of the prompt that no candidate holds. None: there is nobody to agree with on its home.
+    fn unknown(
+        &self,
+        round: &Round<'_>,
+        endpoints: &[&Endpoint],
+        hits: &Hits,
+        books: &Books,
+    ) -> Option<Landmark> {
+        let keys = round.basis.keys().filter(|_| books.has_followers())?;
         let places = endpoints.iter().flat_map(|endpoint| &endpoint.ranks).map(|rank| rank.place);
         let slower_media = self.settings.policy.slower_media;
-        let held = places.map(|place| weighed(hits, place, slower_media)).max().unwrap_or(0);
-        Home::of(keys.first_behind(held)?, weight)
+        let behind = places.map(|place| weighed(hits, place, slower_media)).max().unwrap_or(0);
+        Some(Landmark { behind, key: keys.first_behind(behind)? })
     }
 }

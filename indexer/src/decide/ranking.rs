@@ -1,7 +1,7 @@
 //! The candidates of a round in their order.
 
 use warmpath_core::limits::CANDIDATES_MAX;
-use warmpath_core::rank::{Candidate, Ranked};
+use warmpath_core::rank::{Candidate, Landmark, Ranked};
 
 use super::candidates::Seat;
 
@@ -10,6 +10,8 @@ pub(super) struct Ranking {
     pub(super) seats: Vec<Seat>,
     pub(super) candidates: Vec<Candidate>,
     pub(super) ranked: Vec<Ranked>,
+    /// The first block of the prompt that no candidate holds; None: nobody decides beside us, or it has no whole block.
+    pub(super) unknown: Option<Landmark>,
 }
 
 // === impl Ranking ===

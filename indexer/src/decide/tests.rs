@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use warmpath_core::rank::Home;
+use warmpath_core::rank::{Landmark, Share, Unheard};
 use warmpath_kv::Millis;
 
 use super::candidates::{Circumstances, gather};
@@ -135,19 +135,23 @@ fn zone_capacity_and_youth_are_terms() {
 fn a_home_is_one_rank_of_one_endpoint_whatever_others_the_fleet_has() {
     let fleet = fleet();
     let ledger = Ledger::new(1);
-    let distances = |endpoints: &[&Endpoint], home| {
+    let away = |endpoints: &[&Endpoint], home| {
         let circumstances = Circumstances { home, ..at(&ledger, 0) };
         let (_, candidates) = gather(endpoints, |_| 0, circumstances);
-        candidates.iter().map(|c| c.home_distance).collect::<Vec<_>>()
+        candidates.iter().map(|c| c.away_tokens).collect::<Vec<_>>()
     };
     let all = serving(&fleet, &base(0), &Directory::default());
-    assert_eq!(distances(&all, None), [0.0; 3]);
+    assert_eq!(away(&all, None), [0.0; 3]);
+    let mut unheard = Unheard::default();
+    (0..32).for_each(|_| unheard.note(0, None));
+    let share = Share { before: 0, deciders: 2 };
     let homes: Vec<usize> = (0..64)
         .map(|key| {
-            let far = distances(&all, Home::of(key, 0.5));
-            let home = far.iter().position(|distance| *distance == 0.0).unwrap();
-            assert_eq!(far.iter().sum::<f64>(), 1.0, "{far:?}");
-            home
+            let home = unheard.home(share, 0, Landmark { behind: 0, key }, |_| false).unwrap();
+            let far = away(&all, Some((home, 1000)));
+            let at_home = far.iter().position(|tokens| *tokens == 0.0).unwrap();
+            assert_eq!(far.iter().filter(|tokens| **tokens >= 1000.0).count(), 2, "{far:?}");
+            at_home
         })
         .collect();
     assert!((0..3).all(|place| homes.contains(&place)), "{homes:?}");
@@ -201,10 +205,10 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
         uncached_tokens: 0,
         duplicated_tokens: 0,
         missing_tokens: 0,
-        unknown_tokens: 0,
     };
     // Both ranks of the second endpoint first.
-    let ranking = Ranking { seats, candidates, ranked: vec![entry(2), entry(1), entry(0), entry(3)] };
+    let ranking =
+        Ranking { seats, candidates, ranked: vec![entry(2), entry(1), entry(0), entry(3)], unknown: None };
     let best: Vec<_> = ranking.best().into_iter().map(|(seat, _, _)| (&*seat.endpoint, seat.rank)).collect();
     assert_eq!(best, [("10.0.0.2:80", Some(1)), ("10.0.0.1:80", None), ("10.0.0.3:80", None)]);
 }
@@ -282,10 +286,9 @@ fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
         uncached_tokens: 0,
         duplicated_tokens: 0,
         missing_tokens: 0,
-        unknown_tokens: 0,
     };
     let ranked = vec![entry(3), entry(2), entry(0), entry(1)];
-    let mut ranking = Ranking { seats, candidates, ranked };
+    let mut ranking = Ranking { seats, candidates, ranked, unknown: None };
     for keeper in ["10.0.0.2:80", "10.0.0.9:80"] {
         ranking.put_first(keeper);
         let order: Vec<_> = ranking.ranked.iter().map(|ranked| ranked.index).collect();

@@ -7,7 +7,6 @@ fn receipt(number: u64, endpoint: &str) -> Receipt {
         uncached_tokens: 1,
         duplicated_tokens: 0,
         missing_tokens: 0,
-        unknown_tokens: 0,
     };
     Receipt {
         decision: Some(format!("{number:016x}")),

@@ -156,8 +156,7 @@ fn candidate(pick: Pick) -> wire::Candidate {
             missing_tokens: pick.ranked.missing_tokens,
             recent_tokens: pick.candidate.recent_tokens,
             waiting_sequences: pick.candidate.waiting_sequences,
-            unknown_tokens: pick.ranked.unknown_tokens,
-            home_distance: pick.candidate.home_distance,
+            away_tokens: pick.candidate.away_tokens,
         }),
     }
 }

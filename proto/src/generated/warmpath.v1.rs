@@ -239,12 +239,9 @@ pub struct CostTerms {
     /// W: sequences on it that have not reached the first token.
     #[prost(uint32, tag = "12")]
     pub waiting_sequences: u32,
-    /// U: tokens of the prompt that nobody holds.
-    #[prost(uint32, tag = "13")]
-    pub unknown_tokens: u32,
-    /// h: how far it is from the home of those, 0 to 1; 0 unless others decide at the same moment.
-    #[prost(double, tag = "14")]
-    pub home_distance: f64,
+    /// H: tokens of the prompt that are away from home on it; 0 unless others decide beside the one that answers.
+    #[prost(double, tag = "13")]
+    pub away_tokens: f64,
 }
 /// Every usable endpoint, for the filter's own fallback ring.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use warmpath_core::rank::Share;
 use warmpath_kv::event::Batch;
 use warmpath_standing::FirstToken;
 
@@ -67,11 +68,13 @@ impl Deciders {
     /// For requests 0 to `requests` - 1.
     pub fn new(rule: &Rule, block_tokens: u32, requests: usize, seed: u64, settings: &Settings) -> Self {
         let Settings { sharing, learns, .. } = *settings;
-        let seeds = (0..sharing.deciders.max(1) as u64).map(|number| seed + (number << 32));
+        let deciders = sharing.deciders.max(1);
+        let router = |before| {
+            let (seed, share) = (seed + ((before as u64) << 32), Share { before, deciders });
+            Router::new(rule.clone(), block_tokens, requests, seed, learns, share)
+        };
         Self {
-            routers: seeds
-                .map(|seed| Router::new(rule.clone(), block_tokens, requests, seed, learns, sharing.deciders))
-                .collect(),
+            routers: (0..deciders).map(router).collect(),
             sharing,
             lots: Pcg64Mcg::seed_from_u64(!seed),
             told: VecDeque::new(),

@@ -90,6 +90,9 @@ struct What {
     /// Milliseconds until the others know what one of them did
     #[arg(long, default_value_t = 15)]
     sync_delay: u64,
+    /// Microseconds between the first requests of a closed loop: what a proxy takes for one
+    #[arg(long, default_value_t = 0)]
+    apart_us: u64,
     /// They do not tell each other the blocks that their picks will bring: each has a secret of its own
     #[arg(long)]
     secrets_apart: bool,
@@ -210,6 +213,7 @@ impl What {
                 have_served: !self.cold,
                 fill_counts: !self.turnover_only,
                 learns: self.learns,
+                apart: Duration::from_micros(self.apart_us),
                 sharing: Sharing {
                     deciders: self.deciders,
                     delay: Duration::from_millis(self.sync_delay),

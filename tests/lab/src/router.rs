@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use warmpath_core::rank::{Candidate, Demand, Home, Unheard};
+use warmpath_core::rank::{Candidate, Demand, Landmark, Share, Unheard};
 use warmpath_kv::event::{Batch, EngineHash, Event, Removed, Stored};
 use warmpath_kv::index::Origin;
 use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Millis, Namespace, PromptKeys, StreamId, Trust};
@@ -104,21 +104,21 @@ pub struct Router {
     /// It learns speeds, spares the young and leaves out who fails.
     learns: bool,
     compared_at: Duration,
-    deciders: usize,
+    share: Share,
     unheard: Unheard,
 }
 
 // === impl Router ===
 
 impl Router {
-    /// A router for requests 0 to `requests` - 1.
+    /// A router for requests 0 to `requests` - 1, one of several.
     pub fn new(
         rule: Rule,
         block_tokens: u32,
         requests: usize,
         seed: u64,
         learns: bool,
-        deciders: usize,
+        share: Share,
     ) -> Self {
         Self {
             rule,
@@ -132,7 +132,7 @@ impl Router {
             random: Pcg64Mcg::seed_from_u64(seed),
             learns,
             compared_at: Duration::ZERO,
-            deciders: deciders.max(1),
+            share,
             unheard: Unheard::default(),
         }
     }
@@ -211,12 +211,15 @@ impl Router {
         let best = candidates.iter().map(|candidate| candidate.cached_tokens).max().unwrap_or(0);
         let held = best / self.block_tokens;
         self.regret.ask(&prompt.chain, held as usize, now);
-        let weight = self.unheard.weight(self.deciders - 1, millis(now).0);
-        let unknown = keys.as_ref().and_then(|keys| keys.first_behind(held * WORDS_PER_BLOCK));
-        if let Some(home) = unknown.and_then(|key| Home::of(key, weight)) {
-            let names = numbers.iter().filter_map(|number| self.seats.get(*number));
-            let distances = home.distances(names.map(|seat| (seat.name.as_str(), 0)));
-            candidates.iter_mut().zip(distances).for_each(|(candidate, far)| candidate.home_distance = far);
+        let key_behind = |tokens: u32| {
+            keys.as_ref().and_then(|keys| keys.first_behind(tokens / self.block_tokens * WORDS_PER_BLOCK))
+        };
+        let unknown = key_behind(best).map(|key| Landmark { behind: best, key });
+        let has = |block: Landmark| key_behind(block.behind) == Some(block.key);
+        let home = |unknown| self.unheard.home(self.share, millis(now).0, unknown, has);
+        if let Some(home) = unknown.and_then(home) {
+            let seats = numbers.iter().filter_map(|number| self.seats.get(*number));
+            home.settle(prompt.tokens, seats.map(|seat| (seat.name.as_str(), 0)), &mut candidates);
         }
         let surroundings = Surroundings { regret: self.regret.share(now) };
         let lots = &mut || random.next_u64();
@@ -230,7 +233,7 @@ impl Router {
         let placed = seats.first().map(|seat| Placed { seat: *seat, queued_tokens, keys });
         if let Some(placed) = &placed {
             self.take_pick(request, placed, now);
-            self.unheard.note(millis(now).0);
+            self.unheard.note(millis(now).0, unknown);
             let queued =
                 best.and_then(|best| candidates.get(best.index)).map_or(0, |best| best.queued_tokens);
             if let Some(Some(reservation)) = self.reservations.get_mut(request) {

@@ -50,9 +50,8 @@ impl Against {
         let of = |p99: fn(&Ran) -> f64| ratio(p99(several), p99(one));
         let pairs = several.each.iter().zip(&one.each);
         let ratios = pairs.map(|(several, one)| ratio(several.ttft_ms.p99, one.ttft_ms.p99));
-        let (least, most) = ratios.fold((f64::INFINITY, 0.0f64), |(least, most), ratio| {
-            (least.min(ratio), most.max(ratio))
-        });
+        let (least, most) =
+            ratios.fold((f64::INFINITY, 0.0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
         Self {
             p50: of(|ran| ran.figures.ttft_ms.p50),
             p99: of(|ran| ran.figures.ttft_ms.p99),

@@ -39,6 +39,8 @@ pub struct Settings {
     pub retry_after: Duration,
     /// Tries of a request.
     pub tries: u32,
+    /// Requests of a closed loop that begin at once come so far apart: what a proxy takes for one.
+    pub apart: Duration,
     /// How many decide, and what they know of each other.
     pub sharing: Sharing,
     /// Routers learn replicas' speeds, spare the young and leave out those that fail, as the indexer does.
@@ -100,6 +102,7 @@ impl Default for Settings {
             error_after: Duration::from_millis(5),
             retry_after: Duration::from_millis(500),
             tries: 3,
+            apart: Duration::ZERO,
             sharing: Sharing::ONE,
             learns: false,
         }
@@ -150,7 +153,11 @@ impl<'a> Simulation<'a> {
         }
         for (number, request) in self.load.requests.iter().enumerate() {
             match request.start {
-                Start::At(at) => self.at(at, Event::Ready(number)),
+                Start::At(at) => {
+                    let before = self.load.concurrency.unwrap_or(0).min(number);
+                    let apart = self.settings.apart * u32::try_from(before).unwrap_or(u32::MAX);
+                    self.at(at + apart, Event::Ready(number));
+                }
                 Start::After { request, .. } => {
                     if let Some(followers) = self.followers.get_mut(request) {
                         followers.push(number);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cost(i) = c_i · (Q_i / r_i + N_i + θ · W_i · N_i) + λ · p_i · D_i + μ · A_i / (w_i · r_i) + κ · M_i + ρ · R_i
-//!           + η · h_i · U + z_i + e_i
+//!           + η · H_i + z_i + e_i
 //! ```
 //!
 //! | term | meaning |
@@ -20,8 +20,7 @@
 //! | `r_i` | share of its load that a young *i* takes yet |
 //! | `M_i` | tokens for which the KV memory of *i* has no room: the request would wait for a running one to end |
 //! | `R_i` | tokens given to *i* lately, fading: spreads work of which nothing is in flight any more |
-//! | `U` | tokens of this request that nobody holds |
-//! | `h_i` | how far *i* is from the home of those tokens, 0 to 1; 0 unless others decide at the same moment ([`super::home`]) |
+//! | `H_i` | tokens of this request that are away from home on *i*; 0 unless others decide beside us ([`super::home`]) |
 //! | `z_i`, `e_i` | zone constant; errors and distrust |
 //!
 //! Everything is in one unit, tokens still to be computed, so no threshold decides between locality and load: a warm
@@ -44,6 +43,6 @@ fn price(weights: CostWeights, candidate: &Candidate, fit: &Fit) -> f64 {
     let batch = weights.mu * candidate.load();
     let memory = weights.memory * fit.missing_tokens as f64;
     let recent = weights.recent * candidate.recent_tokens;
-    let away = weights.agree * candidate.home_distance * f64::from(fit.unknown_tokens);
+    let away = weights.agree * candidate.away_tokens;
     compute + copy + batch + memory + recent + away + candidate.penalty
 }

@@ -8,7 +8,7 @@ pub const MU_DEFAULT: f64 = 50.0;
 /// θ: price of a token to compute for each sequence that waits at the endpoint: who comes behind them waits longer by it.
 /// Without it, copies of a new hot prefix come too late; with 0.25 to 1, in time (docs/decisions/0013-tuning.md).
 pub const BEHIND_DEFAULT: f64 = 0.5;
-/// η: price of a token that nobody holds, away from the home of its prompt, while several decide at once, in tokens.
+/// η: price of a token away from the home of its prompt, in tokens, where several decide; see [`super::home`].
 /// docs/decisions/0013-tuning.md has the sweep.
 pub const AGREE_DEFAULT: f64 = 8.0;
 
@@ -78,7 +78,7 @@ pub struct CostWeights {
     pub behind: f64,
     /// ρ: price of a token that was given lately. 0: endpoints that are idle now are equal, whoever worked before.
     pub recent: f64,
-    /// η: price of a token that nobody holds, away from the home of its prompt, while several decide at once, in tokens.
+    /// η: price of a token away from the home of its prompt, where several decide, in tokens.
     pub agree: f64,
 }
 

@@ -131,7 +131,8 @@ fn work_of_late_counts_where_it_has_a_price() {
 #[test]
 fn what_nobody_holds_goes_home_while_others_decide() {
     let home = Candidate { queued_tokens: 3136 * 7, ..idle(0) };
-    let away = |cached_tokens| Candidate { home_distance: 1.0, ..idle(cached_tokens) };
+    let away =
+        |cached_tokens| Candidate { away_tokens: f64::from(3136 - cached_tokens), ..idle(cached_tokens) };
     assert_eq!(order(COST, &[away(0), home.clone()], 0), [1, 0]);
     assert_eq!(order(COST, &[idle(0), home.clone()], 0), [0, 1], "nobody decides beside us");
     assert_eq!(order(COST, &[away(3072), home.clone()], 0), [0, 1]);

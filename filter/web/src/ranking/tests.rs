@@ -33,7 +33,7 @@ fn a_ranking_tells_what_its_costs_are_made_of() {
         json!({
             "name": "cold", "cached_tokens": 0, "queued_tokens": 0, "waiting_sequences": 0, "active_sequences": 0,
             "kv_usage": 0.0, "room_tokens": null, "pressure": 0.5, "slowness": 1.0, "capacity": 1.0, "ramp": 1.0,
-            "recent_tokens": 0.0, "home_distance": 0.0, "penalty": 0.0, "last_cold": 0,
+            "recent_tokens": 0.0, "away_tokens": 0.0, "penalty": 0.0, "last_cold": 0,
         })
     );
     assert_eq!((&cold["cost"], &cold["duplicated_tokens"]), (&json!(9280.0), &json!(3072)));

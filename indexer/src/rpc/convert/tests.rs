@@ -104,7 +104,7 @@ fn limits_themselves_are_allowed() {
 #[test]
 fn the_terms_of_an_answer_sum_up_to_its_cost() {
     let weights = CostWeights { lambda: 1.5, mu: 3.0, memory: 2.0, behind: 0.25, recent: 0.5, agree: 8.0 };
-    let candidate = |cached_tokens, home_distance| rank::Candidate {
+    let candidate = |cached_tokens, away_tokens| rank::Candidate {
         cached_tokens,
         queued_tokens: 700,
         waiting_sequences: 2,
@@ -116,12 +116,12 @@ fn the_terms_of_an_answer_sum_up_to_its_cost() {
         capacity: 2.0,
         ramp: 0.5,
         recent_tokens: 300.0,
-        home_distance,
+        away_tokens,
         penalty: 64.0,
         last_cold: 0,
     };
     let demand = rank::Demand { prompt_tokens: 1000, further_tokens: 0, output_tokens: 50, tie_tokens: 16 };
-    let candidates = [candidate(320, 0.0), candidate(64, 0.5), candidate(0, 1.0)];
+    let candidates = [candidate(320, 0.0), candidate(64, 340.0), candidate(0, 680.0)];
     let mut turn = 0;
     let mut random = || {
         turn += 1;
@@ -138,7 +138,6 @@ fn the_terms_of_an_answer_sum_up_to_its_cost() {
         };
         let wire::Candidate { uncached_tokens, terms, .. } = super::candidate(pick);
         let terms = terms.unwrap();
-        assert_eq!(terms.unknown_tokens, 680);
         let own = f64::from(uncached_tokens);
         let queued = terms.queued_tokens as f64 / terms.ramp;
         let behind = weights.behind * f64::from(terms.waiting_sequences) * own;
@@ -147,7 +146,7 @@ fn the_terms_of_an_answer_sum_up_to_its_cost() {
             + weights.mu * f64::from(terms.active_sequences) / (terms.capacity * terms.ramp)
             + weights.memory * terms.missing_tokens as f64
             + weights.recent * terms.recent_tokens
-            + weights.agree * terms.home_distance * f64::from(terms.unknown_tokens)
+            + weights.agree * terms.away_tokens
             + terms.penalty;
         assert!((sum - terms.cost).abs() < 1e-6, "{sum} {terms:?}");
     }

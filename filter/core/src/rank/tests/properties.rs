@@ -25,7 +25,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         penalty: rest.1,
         last_cold: rest.2,
         // Nobody decides beside us.
-        home_distance: 0.0,
+        away_tokens: 0.0,
     })
 }
 
