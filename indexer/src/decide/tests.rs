@@ -199,13 +199,8 @@ fn a_retry_goes_to_another_endpoint_not_to_another_rank() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
     let (seats, candidates) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
-    let entry = |index| Ranked {
-        index,
-        cost: 0.0,
-        uncached_tokens: 0,
-        duplicated_tokens: 0,
-        missing_tokens: 0,
-    };
+    let entry =
+        |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     // Both ranks of the second endpoint first.
     let ranking =
         Ranking { seats, candidates, ranked: vec![entry(2), entry(1), entry(0), entry(3)], unknown: None };
@@ -280,13 +275,8 @@ fn who_keeps_a_response_comes_first_and_the_others_stay_in_order() {
     let fleet = fleet();
     let endpoints: Vec<_> = fleet.usable().collect();
     let (seats, candidates) = gather(&endpoints, |_| 0, at(&Ledger::new(1), 0));
-    let entry = |index| Ranked {
-        index,
-        cost: 0.0,
-        uncached_tokens: 0,
-        duplicated_tokens: 0,
-        missing_tokens: 0,
-    };
+    let entry =
+        |index| Ranked { index, cost: 0.0, uncached_tokens: 0, duplicated_tokens: 0, missing_tokens: 0 };
     let ranked = vec![entry(3), entry(2), entry(0), entry(1)];
     let mut ranking = Ranking { seats, candidates, ranked, unknown: None };
     for keeper in ["10.0.0.2:80", "10.0.0.9:80"] {

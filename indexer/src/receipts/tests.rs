@@ -1,13 +1,7 @@
 use super::*;
 
 fn receipt(number: u64, endpoint: &str) -> Receipt {
-    let ranked = Ranked {
-        index: 0,
-        cost: 1.0,
-        uncached_tokens: 1,
-        duplicated_tokens: 0,
-        missing_tokens: 0,
-    };
+    let ranked = Ranked { index: 0, cost: 1.0, uncached_tokens: 1, duplicated_tokens: 0, missing_tokens: 0 };
     Receipt {
         decision: Some(format!("{number:016x}")),
         at_unix_ms: 0,
