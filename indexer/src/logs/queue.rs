@@ -112,24 +112,30 @@ mod tests {
 
     /// Takes lines when it is told to.
     #[derive(Clone, Default)]
-    struct Gate(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Gate(Arc<(Mutex<Taken>, Condvar)>);
+
+    #[derive(Default)]
+    struct Taken {
+        is_open: bool,
+        bytes: Vec<u8>,
+    }
 
     impl Gate {
         fn open(&self) {
-            self.0.0.lock().0 = true;
+            self.0.0.lock().is_open = true;
             self.0.1.notify_all();
         }
 
         fn written(&self) -> Vec<u8> {
-            self.0.0.lock().1.clone()
+            self.0.0.lock().bytes.clone()
         }
     }
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut state = self.0.0.lock();
-            self.0.1.wait_while(&mut state, |(is_open, _)| !*is_open);
-            state.1.extend_from_slice(bytes);
+            self.0.1.wait_while(&mut state, |taken| !taken.is_open);
+            state.bytes.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
