@@ -43,6 +43,7 @@ async fn the_readme_lists_every_metric() {
         include_str!("../../src/engines/metrics.rs"),
         include_str!("../../src/fleet/metrics.rs"),
         include_str!("../../src/ingest/metrics.rs"),
+        include_str!("../../src/logs.rs"),
         include_str!("../../src/mirror/metrics.rs"),
         include_str!("../../src/models/metrics.rs"),
         include_str!("../../src/peers/metrics.rs"),
