@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::chat::{self, ChatInput, Origin, Settings};
 use crate::error::PromptError;
-use crate::values::Values;
+use crate::values::{Values, type_of};
 use crate::version::AnthropicRules;
 
 /// A request to `/v1/messages`, or to `/v1/messages/count_tokens`, which counts the same prompt.
@@ -169,9 +169,7 @@ fn take_text(from: &mut Map<String, Json>, key: &str) -> Result<Option<String>, 
     match from.shift_remove(key) {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text)),
-        Some(other) => {
-            Err(PromptError::refused(format!("{key} is {}, expected a text", chat::type_of(&other))))
-        }
+        Some(other) => Err(PromptError::refused(format!("{key} is {}, expected a text", type_of(&other)))),
     }
 }
 

@@ -274,17 +274,5 @@ impl Settings {
     }
 }
 
-/// Names a JSON value's type in messages, as JSON calls it.
-pub(crate) fn type_of(json: &Json) -> &'static str {
-    match json {
-        Json::Null => "null",
-        Json::Bool(_) => "a boolean",
-        Json::Number(_) => "a number",
-        Json::String(_) => "a text",
-        Json::Array(_) => "a list",
-        Json::Object(_) => "an object",
-    }
-}
-
 #[cfg(test)]
 mod tests;

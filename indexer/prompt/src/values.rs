@@ -7,7 +7,6 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value as Json};
 
-use crate::chat::type_of;
 use crate::error::PromptError;
 use crate::limits::{MAX_JSON_VALUES, MAX_PROMPT_BYTES};
 
@@ -105,6 +104,18 @@ fn behind_string(text: &str) -> Option<&str> {
             return Some(behind);
         }
         rest = behind;
+    }
+}
+
+/// Names a JSON value's type in messages, as JSON calls it.
+pub(crate) fn type_of(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
     }
 }
 

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::take_text;
-use crate::chat::type_of;
 use crate::error::PromptError;
+use crate::values::type_of;
 use crate::version::AnthropicRules;
 
 /// A content block, as far as a chat has a place for it.

@@ -4,9 +4,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::block::{Block, is_tool_change};
 use super::{system, take_text};
-use crate::chat::type_of;
 use crate::error::PromptError;
 use crate::template::python_str;
+use crate::values::type_of;
 use crate::version::{AnthropicRules, EmptyMessages, InlineSystem};
 
 /// A message in the making.

@@ -6,8 +6,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::block::is_tool_change;
 use super::take_text;
-use crate::chat::type_of;
 use crate::error::PromptError;
+use crate::values::type_of;
 use crate::version::AnthropicRules;
 
 /// A tool that is checked.

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::Origin;
 use super::developer;
 use super::form::Form;
 use super::media::View;
 use super::parts::{self, Part};
-use super::{Origin, type_of};
 use crate::error::PromptError;
 use crate::template::ContentFormat;
-use crate::values::Unread;
+use crate::values::{Unread, type_of};
 use crate::version::OddArguments;
 
 /// A message in the making: its role and its keys in the engine's order.

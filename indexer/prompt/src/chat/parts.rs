@@ -4,9 +4,9 @@ use serde_json::{Map, Value as Json};
 
 use super::form::Form;
 use super::media::{self, Medium, View};
-use super::type_of;
 use crate::error::PromptError;
 use crate::template::ContentFormat;
+use crate::values::type_of;
 
 /// Part types that are text, with the key that holds it.
 const TEXT_TYPES: [(&str, &str); 5] = [

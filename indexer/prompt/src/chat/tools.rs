@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::type_of;
 use crate::error::PromptError;
+use crate::values::type_of;
 use crate::version::RenderingRules;
 
 /// The value of `tools` as the template sees it.

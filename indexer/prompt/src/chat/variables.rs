@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{Settings, type_of};
+use super::Settings;
 use crate::error::PromptError;
+use crate::values::type_of;
 
 /// Entries of `chat_template_kwargs` that the engine's renderer takes as parameters of its own.
 const NOT_VARIABLES: [&str; 5] = ["conversation", "messages", "tools", "tokenize", "chat_template"];

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::names::{self, CUSTOM_INPUT};
-use crate::chat::type_of;
 use crate::error::PromptError;
+use crate::values::type_of;
 use crate::version::ResponsesRules;
 
 /// An item that the engine makes a message of, or a part of one.

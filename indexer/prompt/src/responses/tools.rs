@@ -3,9 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::names::{self, CUSTOM_INPUT};
-use crate::chat::{self, Settings, type_of};
+use crate::chat::{self, Settings};
 use crate::error::PromptError;
 use crate::limits::MAX_PROMPT_BYTES;
+use crate::values::type_of;
 
 /// What the model is told of a custom tool's only argument.
 const CUSTOM_INPUT_DESCRIPTION: &str = "The freeform text payload for this tool.";

@@ -125,7 +125,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         (Some(text), "capitalize", []) => Ok(Value::from(python_words::capitalize(text))),
         (Some(text), "splitlines", _) => {
             let (keeps_ends,): (Option<bool>,) = from_args(args)?;
-            Ok(lines(text, keeps_ends.unwrap_or(false)).into_iter().map(Value::from).collect())
+            Ok(python_words::lines(text, keeps_ends.unwrap_or(false)).into_iter().map(Value::from).collect())
         }
         (Some(text), "format", _) => {
             // The width of a field is made before it is paid for.
@@ -159,22 +159,4 @@ fn formattable(value: &Value) -> Result<Value, Error> {
         ValueKind::Number if *text_of(value)? == value.to_string() => Ok(value.clone()),
         _ => as_text(value.clone()),
     }
-}
-
-/// Python's `str.splitlines`.
-pub(super) fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
-    const ENDS: [char; 10] =
-        ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
-    let mut lines = Vec::new();
-    let mut rest = text;
-    while let Some(end) = rest.find(ENDS) {
-        let behind = rest.get(end..).unwrap_or_default();
-        let width =
-            if behind.starts_with("\r\n") { 2 } else { behind.chars().next().map_or(0, char::len_utf8) };
-        let line_end = if keeps_ends { end + width } else { end };
-        lines.extend(rest.get(..line_end));
-        rest = rest.get(end + width..).unwrap_or_default();
-    }
-    lines.extend((!rest.is_empty()).then_some(rest));
-    lines
 }

@@ -6,7 +6,6 @@ use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, ErrorKind};
 
 use super::python_repr::text_of;
-use super::python_text::lines;
 use crate::bounded::Bounded;
 
 /// Adds them to `environment`, in place of the engine library's. What it has and Python prints otherwise is taken out.
@@ -129,4 +128,22 @@ fn title_digraph(char: char) -> Option<char> {
 
 fn unknown(what: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
+}
+
+/// Python's `str.splitlines`.
+pub(super) fn lines(text: &str, keeps_ends: bool) -> Vec<&str> {
+    const ENDS: [char; 10] =
+        ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while let Some(end) = rest.find(ENDS) {
+        let behind = rest.get(end..).unwrap_or_default();
+        let width =
+            if behind.starts_with("\r\n") { 2 } else { behind.chars().next().map_or(0, char::len_utf8) };
+        let line_end = if keeps_ends { end + width } else { end };
+        lines.extend(rest.get(..line_end));
+        rest = rest.get(end + width..).unwrap_or_default();
+    }
+    lines.extend((!rest.is_empty()).then_some(rest));
+    lines
 }
