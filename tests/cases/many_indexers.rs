@@ -42,6 +42,18 @@ fn load() -> Load {
     }
 }
 
+async fn wait_until_all_follow_all(stack: &Stack) -> Result<()> {
+    let others = stack.indexers.len() as f64 - 1.0;
+    eventually("all follow all", async || {
+        let mut followers = Vec::new();
+        for indexer in &stack.indexers {
+            followers.push(indexer.metrics().await?.sum("warmpath_peer_followers", &[]));
+        }
+        seen_if(followers.iter().all(|count| *count == others), format!("{followers:?}"))
+    })
+    .await
+}
+
 /// Requests of the busiest engine, divided by the mean.
 async fn unevenness(stack: &mut Stack) -> Result<f64> {
     let address = stack.envoy.address();
@@ -68,8 +80,10 @@ fn three_indexers_spread_load_as_evenly_as_one() {
     assert!(figures[1] <= UNEVENNESS_MAX * figures[0], "three: {}, one: {}", figures[1], figures[0]);
 }
 
-/// Of the share of prompt tokens that engines find, what may be missing with several indexers.
-const HITS_LESS_MAX: f64 = 0.02;
+/// Of the share of prompt tokens that engines find, what may be missing with several indexers. Engines are [`SPEEDUP`] times as fast
+/// as real ones and words between indexers are not, so first uses of a prefix meet more often than they do; a cache that only one
+/// of four knew would cost several times this.
+const HITS_LESS_MAX: f64 = 0.1;
 
 /// Each of n indexers is asked for an nth of the requests. Loads and caches that only it saw would be a whole fleet's to it, and
 /// every threshold n times as high.
@@ -80,6 +94,7 @@ fn the_same_load_finds_as_much_in_caches_with_one_two_and_four_indexers() {
     let figures = RefCell::new(Vec::new());
     for indexers in [1, 2, 4] {
         case(engines(indexers), async |stack| {
+            wait_until_all_follow_all(stack).await?;
             let address = stack.envoy.address();
             let samples = load.drive(&stack.client, &address, SPEEDUP, &Arc::default()).await?;
             let seen = Figures::of(&samples);
@@ -144,14 +159,7 @@ async fn receipts(stack: &Stack, indexer: usize) -> Result<Vec<Value>> {
 fn what_is_reported_to_another_indexer_is_not_lost() {
     let stack = engines(3).map(|stack| stack.engine(0, |engine| engine.prefill_tokens_per_second /= 3));
     case(stack, async |stack| {
-        eventually("all follow all", async || {
-            let mut followers = Vec::new();
-            for indexer in &stack.indexers {
-                followers.push(indexer.metrics().await?.sum("warmpath_peer_followers", &[]));
-            }
-            seen_if(followers.iter().all(|count| *count == 2.0), format!("{followers:?}"))
-        })
-        .await?;
+        wait_until_all_follow_all(stack).await?;
         let (mut prompt_tokens, mut cached_tokens) = (0, 0);
         for turn in 0..REPORTED / AT_ONCE {
             // Two uses of each beginning.
