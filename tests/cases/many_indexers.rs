@@ -81,9 +81,9 @@ fn three_indexers_spread_load_as_evenly_as_one() {
 }
 
 /// Of the share of prompt tokens that engines find, what may be missing with several indexers. Engines are [`SPEEDUP`] times as fast
-/// as real ones and words between indexers are not, so first uses of a prefix meet more often than they do; a cache that only one
-/// of four knew would cost several times this.
-const HITS_LESS_MAX: f64 = 0.1;
+/// as real ones and words between indexers are not, so first uses of a prefix meet more often than they do. Where indexers do not
+/// tell each other the blocks that their picks will bring, 0.04 to 0.11 is missing.
+const HITS_LESS_MAX: f64 = 0.04;
 
 /// Each of n indexers is asked for an nth of the requests. Loads and caches that only it saw would be a whole fleet's to it, and
 /// every threshold n times as high.
@@ -94,6 +94,11 @@ fn the_same_load_finds_as_much_in_caches_with_one_two_and_four_indexers() {
     let figures = RefCell::new(Vec::new());
     for indexers in [1, 2, 4] {
         case(engines(indexers), async |stack| {
+            // One after the other, so that all take over the first one's secret.
+            for indexer in stack.indexers.iter_mut().skip(1) {
+                indexer.process().kill()?;
+                indexer.start_again().await?;
+            }
             wait_until_all_follow_all(stack).await?;
             let address = stack.envoy.address();
             let samples = load.drive(&stack.client, &address, SPEEDUP, &Arc::default()).await?;
