@@ -77,6 +77,22 @@ pub struct StreamSpec {
     pub model: String,
 }
 
+#[cfg(test)]
+impl StreamSpec {
+    /// Of an engine that is not there.
+    fn of_nobody(id: StreamId) -> Self {
+        Self {
+            id,
+            endpoint: "127.0.0.1:1".to_owned(),
+            rank: 0,
+            events: "tcp://127.0.0.1:1".to_owned(),
+            replay: None,
+            shared: false,
+            model: "m".to_owned(),
+        }
+    }
+}
+
 /// A stream that the index holds already, from an image: it goes on from there when its engine is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumable {
@@ -355,15 +371,7 @@ mod tests {
     fn a_thread_that_stands_still_is_seen() {
         let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
         let ingest = start(IngestConfig::default(), index.clone(), Clock::start(), Vec::new()).unwrap();
-        let spec = StreamSpec {
-            id: StreamId(1),
-            endpoint: "127.0.0.1:1".to_owned(),
-            rank: 0,
-            events: "tcp://127.0.0.1:1".to_owned(),
-            replay: None,
-            shared: false,
-            model: "m".to_owned(),
-        };
+        let spec = StreamSpec::of_nobody(StreamId(1));
         ingest.add_stream(spec).unwrap();
         until("it follows", || !ingest.status().is_empty());
         let held = index.write();

@@ -229,15 +229,7 @@ mod tests {
             Driver::new(config, index.clone(), Clock::start(), board.clone(), mailbox.clone(), wakeup);
         let id = StreamId(1);
         index.write().add_stream(id, "m");
-        let spec = StreamSpec {
-            id,
-            endpoint: "127.0.0.1:1".to_owned(),
-            rank: 0,
-            events: "tcp://127.0.0.1:1".to_owned(),
-            replay: None,
-            shared: false,
-            model: "m".to_owned(),
-        };
+        let spec = StreamSpec::of_nobody(id);
         mailbox.follow(spec, None).unwrap();
         assert_eq!(driver.take_mail(), Flow::Continue);
         index.write().set_trust(id, Trust::Live);

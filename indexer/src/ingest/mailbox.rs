@@ -143,15 +143,7 @@ mod tests {
     const MANY: u32 = 100_000;
 
     fn spec(id: u32) -> StreamSpec {
-        StreamSpec {
-            id: StreamId(id),
-            endpoint: "10.0.0.1:8000".to_owned(),
-            rank: 0,
-            events: "tcp://10.0.0.1:5557".to_owned(),
-            replay: None,
-            shared: false,
-            model: "m".to_owned(),
-        }
+        StreamSpec::of_nobody(StreamId(id))
     }
 
     fn ids<'a>(streams: impl IntoIterator<Item = &'a StreamId>) -> Vec<u32> {
