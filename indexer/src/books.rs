@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::Notify;
-use warmpath_core::rank::{Home, Landmark, Share, Unheard};
+use warmpath_core::rank::{Deciders, Home, Landmark, Other, Unheard};
 use warmpath_kv::{Millis, StreamId};
 
 use crate::answers::{ANSWERS_MAX, Answers, ResponseKey};
@@ -65,10 +65,19 @@ pub struct Books {
     pending: Pending,
     /// Told of whenever something is pending.
     news: Arc<Notify>,
-    /// Who hears what is told, each with the streams through which it does: two for a moment when it comes back.
-    followers: HashMap<IndexerId, u32>,
+    /// Who hears what is told.
+    followers: HashMap<IndexerId, Follower>,
     /// Picks made here that followers do not know of yet.
     unheard: Unheard,
+}
+
+/// Another indexer that hears what is told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Follower {
+    /// Through so many streams: two for a moment when it comes back.
+    streams: u32,
+    /// When its last pick was heard of.
+    picked_at: Option<Millis>,
 }
 
 /// What the next batch to peers holds.
@@ -165,13 +174,13 @@ impl Books {
 
     /// From here on `follower` hears all that is told.
     pub fn begin_following(&mut self, follower: IndexerId) {
-        *self.followers.entry(follower).or_default() += 1;
+        self.followers.entry(follower).or_default().streams += 1;
     }
 
     pub fn end_following(&mut self, follower: IndexerId) {
-        if let Some(streams) = self.followers.get_mut(&follower) {
-            *streams = streams.saturating_sub(1);
-            if *streams == 0 {
+        if let Some(known) = self.followers.get_mut(&follower) {
+            known.streams = known.streams.saturating_sub(1);
+            if known.streams == 0 {
                 self.followers.remove(&follower);
             }
         }
@@ -185,9 +194,11 @@ impl Books {
     /// Where what is new of a prompt is at home, whose first block that nobody holds is `unknown`; `has`: whether a block is one
     /// of the prompt's. None: nobody decides beside us.
     pub fn home(&self, unknown: Landmark, has: impl Fn(Landmark) -> bool, now: Millis) -> Option<Home> {
-        let before = self.followers.keys().filter(|follower| follower.get() < self.own.get()).count();
-        let share = Share { before, deciders: self.followers.len() + 1 };
-        self.unheard.home(share, now.0, unknown, has)
+        let others = self
+            .followers
+            .iter()
+            .map(|(id, follower)| Other { id: id.get(), picked_at_ms: follower.picked_at.map(|at| at.0) });
+        self.unheard.home(Deciders::of(self.own.get(), others, now.0), now.0, unknown, has)
     }
 
     /// A pick was made here that the others have not heard of; `unknown`: the first block of its prompt that nobody held.
@@ -270,6 +281,9 @@ impl Books {
         }
         let heard = match &change.what {
             What::Reserved(placed) => {
+                if begins && let Some(follower) = self.followers.get_mut(&sender) {
+                    follower.picked_at = Some(now);
+                }
                 let Some(place) = placed.place(snapshot) else { return PeerChange::UnknownEndpoint };
                 self.ledger.reserve(change.id, placed.at(place), None, now).is_ok()
             }

@@ -17,7 +17,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-pub use home::{Home, Landmark, Share, Unheard};
+pub use home::{Deciders, Home, Landmark, Other, Unheard};
 pub use policy::{
     AGREE_DEFAULT, BEHIND_DEFAULT, Blend, CostWeights, LAMBDA_DEFAULT, MU_DEFAULT, Policy,
     STICKY_GATE_TOKENS_DEFAULT, STICKY_SHARE_DEFAULT, Sticky,

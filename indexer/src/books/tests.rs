@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use warmpath_core::rank::Candidate;
+
 use super::*;
 use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::Load;
@@ -259,6 +261,29 @@ fn a_prompt_has_a_home_where_somebody_decides_beside_us() {
     assert_ne!(home(&a, 1000).unwrap(), at_once, "all have heard of it");
     a.end_following(other);
     assert_eq!(home(&a, 5), None, "alone again");
+}
+
+/// What comes one at a time goes where it is at home, as long as nobody else picks; else to endpoints of our own.
+#[test]
+fn endpoints_are_left_to_those_alone_who_were_heard_to_pick() {
+    let fleet = fleet();
+    let (mut a, mut b) = (books(1), books(2));
+    a.begin_following(b.own());
+    let firsts = |a: &Books| {
+        let first_of = |key| {
+            let home = a.home(Landmark { behind: 0, key }, |_| false, Millis(10)).unwrap();
+            let mut candidates = [Candidate::default(), Candidate::default()];
+            let places = fleet.endpoints.iter().map(|endpoint| (&*endpoint.name, 0));
+            home.settle(1000, places, &mut candidates);
+            candidates.iter().position(|candidate| candidate.away_tokens == 0.0).unwrap()
+        };
+        (0..32).map(first_of).collect::<HashSet<usize>>().len()
+    };
+    a.note_pick(None, Millis(0));
+    assert_eq!(firsts(&a), 2, "nobody else picks");
+    decide(&mut b, &fleet);
+    tell(&mut b, &mut [&mut a], &fleet);
+    assert_eq!(firsts(&a), 1, "one is ours, one is the other's");
 }
 
 #[tokio::test]

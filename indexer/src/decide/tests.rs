@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use warmpath_core::rank::{Landmark, Share, Unheard};
+use warmpath_core::rank::{Deciders, Landmark, Other, Unheard};
 use warmpath_kv::Millis;
 
 use super::candidates::{Circumstances, gather};
@@ -144,10 +144,11 @@ fn a_home_is_one_rank_of_one_endpoint_whatever_others_the_fleet_has() {
     assert_eq!(away(&all, None), [0.0; 3]);
     let mut unheard = Unheard::default();
     (0..32).for_each(|_| unheard.note(0, None));
-    let share = Share { before: 0, deciders: 2 };
+    let another = Other { id: 2, picked_at_ms: None };
+    let deciders = Deciders::of(1, [another].into_iter(), 0);
     let homes: Vec<usize> = (0..64)
         .map(|key| {
-            let home = unheard.home(share, 0, Landmark { behind: 0, key }, |_| false).unwrap();
+            let home = unheard.home(deciders, 0, Landmark { behind: 0, key }, |_| false).unwrap();
             let far = away(&all, Some((home, 1000)));
             let at_home = far.iter().position(|tokens| *tokens == 0.0).unwrap();
             assert_eq!(far.iter().filter(|tokens| **tokens >= 1000.0).count(), 2, "{far:?}");

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use warmpath_core::rank::Share;
 use warmpath_kv::event::Batch;
 use warmpath_standing::FirstToken;
 
@@ -48,7 +47,7 @@ struct Told {
 
 #[derive(Clone, Debug)]
 enum What {
-    Placed { request: usize, placed: Placed, at: Duration },
+    Placed { by: usize, request: usize, placed: Placed, at: Duration },
     Started { request: usize, at: Duration },
     Released(usize),
     Failed { seat: usize, at: Duration },
@@ -69,9 +68,9 @@ impl Deciders {
     pub fn new(rule: &Rule, block_tokens: u32, requests: usize, seed: u64, settings: &Settings) -> Self {
         let Settings { sharing, learns, .. } = *settings;
         let deciders = sharing.deciders.max(1);
-        let router = |before| {
-            let (seed, share) = (seed + ((before as u64) << 32), Share { before, deciders });
-            Router::new(rule.clone(), block_tokens, requests, seed, learns, share)
+        let router = |number| {
+            let seed = seed + ((number as u64) << 32);
+            Router::new(rule.clone(), block_tokens, requests, seed, learns, (number, deciders))
         };
         Self {
             routers: (0..deciders).map(router).collect(),
@@ -109,7 +108,7 @@ impl Deciders {
         if let Some(placed) = &decision.placed {
             let keys = placed.keys.clone().filter(|_| self.sharing.tells_blocks);
             let placed = Placed { keys, ..*placed };
-            self.tell(by, What::Placed { request, placed, at: now }, now);
+            self.tell(by, What::Placed { by, request, placed, at: now }, now);
         }
         decision
     }
@@ -190,7 +189,10 @@ impl Router {
     /// Returns what was seen of a replica's speed.
     fn hear(&mut self, what: &What, now: Duration) -> Option<(usize, FirstToken)> {
         match what {
-            What::Placed { request, placed, at } => self.take_pick(*request, placed, *at),
+            What::Placed { by, request, placed, at } => {
+                self.hear_of_pick(*by, now);
+                self.take_pick(*request, placed, *at);
+            }
             What::Started { request, at } => return self.started(*request, *at, now),
             What::Released(request) => self.released(*request),
             What::Failed { seat, at } => self.failed(*seat, *at),

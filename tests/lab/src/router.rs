@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use warmpath_core::rank::{Candidate, Demand, Landmark, Share, Unheard};
+use warmpath_core::rank::{Candidate, Deciders, Demand, Landmark, Other, Unheard};
 use warmpath_kv::event::{Batch, EngineHash, Event, Removed, Stored};
 use warmpath_kv::index::Origin;
 use warmpath_kv::{Hits, Index, IndexLimits, KeyHasher, Millis, Namespace, PromptKeys, StreamId, Trust};
@@ -104,22 +104,26 @@ pub struct Router {
     /// It learns speeds, spares the young and leaves out who fails.
     learns: bool,
     compared_at: Duration,
-    share: Share,
+    /// Of the routers there are.
+    number: usize,
+    others: Vec<Other>,
     unheard: Unheard,
 }
 
 // === impl Router ===
 
 impl Router {
-    /// A router for requests 0 to `requests` - 1, one of several.
+    /// A router for requests 0 to `requests` - 1, the one of this number among so many.
     pub fn new(
         rule: Rule,
         block_tokens: u32,
         requests: usize,
         seed: u64,
         learns: bool,
-        share: Share,
+        (number, routers): (usize, usize),
     ) -> Self {
+        let others = (0..routers).filter(|other| *other != number);
+        let others = others.map(|other| Other { id: other as u32, picked_at_ms: None });
         Self {
             rule,
             block_tokens,
@@ -132,7 +136,8 @@ impl Router {
             random: Pcg64Mcg::seed_from_u64(seed),
             learns,
             compared_at: Duration::ZERO,
-            share,
+            number,
+            others: others.collect(),
             unheard: Unheard::default(),
         }
     }
@@ -216,7 +221,8 @@ impl Router {
         };
         let unknown = key_behind(best).map(|key| Landmark { behind: best, key });
         let has = |block: Landmark| key_behind(block.behind) == Some(block.key);
-        let home = |unknown| self.unheard.home(self.share, millis(now).0, unknown, has);
+        let deciders = Deciders::of(self.number as u32, self.others.iter().copied(), millis(now).0);
+        let home = |unknown| self.unheard.home(deciders, millis(now).0, unknown, has);
         if let Some(home) = unknown.and_then(home) {
             let seats = numbers.iter().filter_map(|number| self.seats.get(*number));
             home.settle(prompt.tokens, seats.map(|seat| (seat.name.as_str(), 0)), &mut candidates);
@@ -246,6 +252,13 @@ impl Router {
             }
         }
         Decision { seats, predicted, placed }
+    }
+
+    /// The router `by` picked.
+    pub fn hear_of_pick(&mut self, by: usize, now: Duration) {
+        for other in self.others.iter_mut().filter(|other| other.id == by as u32) {
+            other.picked_at_ms = Some(millis(now).0);
+        }
     }
 
     /// A pick of `at`, made here or elsewhere: its load counts, and its blocks are expected.

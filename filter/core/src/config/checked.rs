@@ -20,9 +20,9 @@ const RETRY_ON: &str = "reset";
 /// Type of the rule that a call is not made again to an indexer that it failed at. Nothing stands before the slash, where
 /// a host usually does and nobody looks, because the whole policy must stay below 128 bytes.
 const PREVIOUS_HOSTS: &str = "/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate";
-/// How often the proxy chooses anew while that rule refuses its choice, as the field of an encoded number. Where all were
-/// asked it then asks one again.
-const CHOICES: &str = "\u{30}\u{a}";
+/// How often the proxy chooses anew while that rule refuses its choice, as the field of an encoded number: of three of which
+/// it may choose one, by lot, it finds that one. Where all were asked it then asks one again.
+const CHOICES: &str = "\u{30}d";
 /// Longest name of a header.
 const GROUP_HEADER_BYTES_MAX: usize = 256;
 /// Tag and length before a protobuf field.

@@ -5,7 +5,7 @@ use crate::limits::TICK_MS_MIN;
 
 /// What every call is made again for: of `retry_policy`, 1.00013 and 16,000 ms, twice, for what, and where not; ten
 /// choices.
-const RETRY: &str = "2\u{74}\n\u{a}\n\u{4}\u{10}\u{85}=\u{12}\u{2}\u{8}\u{10}\u{12}\u{2}\u{8}\u{2}\u{1a}\u{5}reset\u{2a}\u{59}\n\u{e}previous_hosts\u{12}\u{47}\n\u{45}/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate0\n";
+const RETRY: &str = "2\u{74}\n\u{a}\n\u{4}\u{10}\u{85}=\u{12}\u{2}\u{8}\u{10}\u{12}\u{2}\u{8}\u{2}\u{1a}\u{5}reset\u{2a}\u{59}\n\u{e}previous_hosts\u{12}\u{47}\n\u{45}/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate0d";
 
 fn problems(json: &str) -> Vec<String> {
     match Config::read(json.as_bytes()) {

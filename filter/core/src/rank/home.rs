@@ -75,13 +75,32 @@ pub struct Home {
     apart: Option<Share>,
 }
 
-/// The share of endpoints that each of those who decide has: which of them this one is.
+/// Another that decides, as far as is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct Other {
+    /// By which all have the same order of deciders.
+    pub id: u32,
+    /// Its last pick that was heard of.
+    pub picked_at_ms: Option<u64>,
+}
+
+/// Those who decide, one of them here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deciders {
+    /// Beside this one.
+    others: usize,
+    /// Those who pick at all. A gateway that asks in turn and makes as many calls for each request as there are deciders asks
+    /// one and the same all the time: endpoints that were kept free for the others would do nothing.
+    share: Share,
+}
+
+/// The share of endpoints that each of those who pick has: which of them this one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
     /// So many come before it in an order that all have.
-    pub before: usize,
+    before: usize,
     /// All of them, at least one.
-    pub deciders: usize,
+    of: usize,
 }
 
 // === impl Unheard ===
@@ -99,16 +118,20 @@ impl Unheard {
     /// None: alone, there is nothing to agree on.
     pub fn home(
         &self,
-        share: Share,
+        deciders: Deciders,
         now_ms: u64,
         unknown: Landmark,
         has: impl Fn(Landmark) -> bool,
     ) -> Option<Home> {
-        let others = share.deciders.checked_sub(1).filter(|others| *others > 0)?;
+        let Deciders { others, share } = deciders;
+        if others == 0 {
+            return None;
+        }
         let weight = self.weight(others, now_ms);
         let unheard = if weight > 0.0 { self.first_of(now_ms, unknown.behind, has) } else { None };
         let is_single = self.picks.back().is_some_and(|pick| pick.is_single_before(now_ms));
-        Some(Home { unknown, unheard, weight, apart: is_single.then_some(share) })
+        let apart = (is_single && share.of > 1).then_some(share);
+        Some(Home { unknown, unheard, weight, apart })
     }
 
     /// How much the home of a prompt counts, 0 to 1, where `others` decide beside us: they pick as often as we do, so they
@@ -155,7 +178,7 @@ impl Home {
         let unknown = f64::from(prompt_tokens.saturating_sub(held));
         // Where most is held, its holders decide.
         let new_share = unknown / f64::from(prompt_tokens.max(1));
-        if let Some(share) = self.apart.filter(|share| share.deciders <= places.len()) {
+        if let Some(share) = self.apart.filter(|share| share.of <= places.len()) {
             for (candidate, is_ours) in candidates.iter_mut().zip(share.own(&places)) {
                 candidate.away_tokens = if is_ours { 0.0 } else { OWN_TOKENS * new_share };
             }
@@ -175,6 +198,23 @@ impl Home {
     }
 }
 
+// === impl Deciders ===
+
+impl Deciders {
+    /// This one, `own`, and `others`, as it is now.
+    pub fn of(own: u32, others: impl Iterator<Item = Other>, now_ms: u64) -> Self {
+        let mut deciders = Self { others: 0, share: Share { before: 0, of: 1 } };
+        for other in others {
+            deciders.others += 1;
+            if other.picked_at_ms.is_some_and(|at| now_ms.saturating_sub(at) < STEADY_MS) {
+                deciders.share.of += 1;
+                deciders.share.before += usize::from(other.id < own);
+            }
+        }
+        deciders
+    }
+}
+
 // === impl Share ===
 
 impl Share {
@@ -183,7 +223,7 @@ impl Share {
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|at| places.get(*at));
         let mut own = vec![false; places.len()];
-        for at in order.into_iter().skip(self.before).step_by(self.deciders.max(1)) {
+        for at in order.into_iter().skip(self.before).step_by(self.of.max(1)) {
             if let Some(place) = own.get_mut(at) {
                 *place = true;
             }

@@ -31,9 +31,9 @@ fn home_of(key: u64, fleet: &[(&'static str, u32)]) -> (&'static str, u32) {
     fleet[homes[0]]
 }
 
-/// Of three that decide, the one with so many before it.
-fn share(before: usize) -> Share {
-    Share { before, deciders: 3 }
+/// Three that decide and all pick, the one with so many before it.
+fn share(before: usize) -> Deciders {
+    Deciders { others: 2, share: Share { before, of: 3 } }
 }
 
 /// So many picks of one moment, of prompts with these keys.
@@ -133,6 +133,33 @@ fn each_has_endpoints_of_its_own_for_what_comes_one_at_a_time() {
     }
 }
 
+/// Who does not pick needs no endpoints kept free for it.
+#[test]
+fn only_those_who_pick_have_a_share() {
+    let heard = |id, picked_at_ms| Other { id, picked_at_ms };
+    let of = |own, others: &[Other]| Deciders::of(own, others.iter().copied(), 5000);
+    let table: [(&[Other], Deciders); 4] = [
+        (&[], Deciders { others: 0, share: Share { before: 0, of: 1 } }),
+        (&[heard(3, None), heard(9, Some(4000))], Deciders { others: 2, share: Share { before: 0, of: 1 } }),
+        (&[heard(3, Some(4001)), heard(9, None)], Deciders { others: 2, share: Share { before: 1, of: 2 } }),
+        (
+            &[heard(3, Some(5000)), heard(4, Some(5001)), heard(9, Some(4500))],
+            Deciders { others: 3, share: Share { before: 2, of: 4 } },
+        ),
+    ];
+    for (others, expected) in table {
+        assert_eq!(of(7, others), expected, "{others:?}");
+    }
+    let alone = of(7, &[heard(3, None), heard(9, Some(4000))]);
+    let firsts = (0..1000).map(|key| {
+        let home = picked([1]).home(alone, 1005, at_start(key), |_| false).unwrap();
+        away(&home, &FLEET, &[]).iter().position(|tokens| *tokens == 0.0).unwrap()
+    });
+    let mut counts = [0; FLEET.len()];
+    firsts.for_each(|first| counts[first] += 1);
+    assert!(counts.iter().all(|count| (150..250).contains(count)), "one at a time, all at one: {counts:?}");
+}
+
 /// The others would compute it at its home: a second copy is best made there.
 #[test]
 fn a_copy_of_what_others_have_not_heard_of_is_dear_away_from_its_home() {
@@ -188,7 +215,7 @@ proptest! {
         now in 990u64..1020,
     ) {
         let unheard = picked(keys);
-        prop_assert_eq!(unheard.home(Share { before: 0, deciders: 1 }, now, Landmark { behind, key }, |_| true), None);
+        prop_assert_eq!(unheard.home(Deciders { others: 0, share: Share { before: 0, of: 1 } }, now, Landmark { behind, key }, |_| true), None);
     }
 
     #[test]
@@ -201,7 +228,7 @@ proptest! {
     ) {
         let most = held.iter().copied().max().unwrap_or(0);
         let unknown = Landmark { behind: most, key };
-        let home = picked(keys).home(Share { before, deciders }, now, unknown, |_| true).unwrap();
+        let home = picked(keys).home(Deciders { others: deciders - 1, share: Share { before, of: deciders } }, now, unknown, |_| true).unwrap();
         let away = away(&home, &FLEET, &held);
         let limit = f64::from(TOKENS) + ORDER_TOKENS;
         prop_assert!(away.iter().all(|tokens| (0.0..=limit).contains(tokens)), "{:?}", away);
