@@ -31,6 +31,8 @@ const HEARD_AFTER_MS: u64 = 5;
 const UNHEARD_WHOLE: usize = 32;
 /// Who has not picked for so long has no steady load: what comes then may be the first of a burst.
 const STEADY_MS: u64 = 1000;
+/// Who was not heard to pick for so long picks no more; long, because a share that comes and goes is nobody's.
+const PICKS_MS: u64 = 10_000;
 /// Own picks remembered: more than an indexer makes in that time.
 const KEPT: usize = 256;
 /// Tokens that the end of the order is away for a prompt of which nobody holds anything: between endpoints that cost about the same.
@@ -206,7 +208,7 @@ impl Deciders {
         let mut deciders = Self { others: 0, share: Share { before: 0, of: 1 } };
         for other in others {
             deciders.others += 1;
-            if other.picked_at_ms.is_some_and(|at| now_ms.saturating_sub(at) < STEADY_MS) {
+            if other.picked_at_ms.is_some_and(|at| now_ms.saturating_sub(at) < PICKS_MS) {
                 deciders.share.of += 1;
                 deciders.share.before += usize::from(other.id < own);
             }

@@ -137,20 +137,20 @@ fn each_has_endpoints_of_its_own_for_what_comes_one_at_a_time() {
 #[test]
 fn only_those_who_pick_have_a_share() {
     let heard = |id, picked_at_ms| Other { id, picked_at_ms };
-    let of = |own, others: &[Other]| Deciders::of(own, others.iter().copied(), 5000);
+    let of = |own, others: &[Other]| Deciders::of(own, others.iter().copied(), 15_000);
     let table: [(&[Other], Deciders); 4] = [
         (&[], Deciders { others: 0, share: Share { before: 0, of: 1 } }),
-        (&[heard(3, None), heard(9, Some(4000))], Deciders { others: 2, share: Share { before: 0, of: 1 } }),
-        (&[heard(3, Some(4001)), heard(9, None)], Deciders { others: 2, share: Share { before: 1, of: 2 } }),
+        (&[heard(3, None), heard(9, Some(5000))], Deciders { others: 2, share: Share { before: 0, of: 1 } }),
+        (&[heard(3, Some(5001)), heard(9, None)], Deciders { others: 2, share: Share { before: 1, of: 2 } }),
         (
-            &[heard(3, Some(5000)), heard(4, Some(5001)), heard(9, Some(4500))],
+            &[heard(3, Some(15_000)), heard(4, Some(15_001)), heard(9, Some(14_500))],
             Deciders { others: 3, share: Share { before: 2, of: 4 } },
         ),
     ];
     for (others, expected) in table {
         assert_eq!(of(7, others), expected, "{others:?}");
     }
-    let alone = of(7, &[heard(3, None), heard(9, Some(4000))]);
+    let alone = of(7, &[heard(3, None), heard(9, Some(5000))]);
     let firsts = (0..1000).map(|key| {
         let home = picked([1]).home(alone, 1005, at_start(key), |_| false).unwrap();
         away(&home, &FLEET, &[]).iter().position(|tokens| *tokens == 0.0).unwrap()
