@@ -143,7 +143,7 @@ fn different_requests_of_one_moment_do_not_meet_at_one_endpoint() {
         let meet = |pair: &&[Outcome]| {
             pair[1].sent < pair[0].sent.map(|at| at + delay) && pair[0].seat == pair[1].seat
         };
-        let of = |load| run(load, &rule, settings.clone()).outcomes.windows(2).filter(meet).count();
+        let of = |load| run(load, &rule, settings).outcomes.windows(2).filter(meet).count();
         loads.iter().map(of).sum::<usize>()
     };
     let (one, three, without) = (meetings(weights.agree, 1), meetings(weights.agree, 3), meetings(0.0, 3));
