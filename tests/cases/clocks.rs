@@ -8,6 +8,7 @@ use serde_json::json;
 use warmpath_tests::case::case;
 use warmpath_tests::client::Call;
 use warmpath_tests::eventually::{eventually, seen_if};
+use warmpath_tests::indexer::Indexer;
 use warmpath_tests::ports::Port;
 use warmpath_tests::process::Process;
 use warmpath_tests::prompts::{completion, text};
@@ -127,6 +128,33 @@ fn a_deadline_ends_though_the_clock_of_the_proxy_is_set_back_meanwhile() {
         }
         Ok(())
     });
+}
+
+/// The indexer waits to connect again to an engine that is gone, and its clock is set back by a day: it connects as soon as it
+/// would have.
+#[test]
+fn an_engine_that_comes_back_is_followed_though_the_clock_of_the_indexer_is_set_back_meanwhile() {
+    case(Stack::builder().map(|stack| stack.engines(1).own_machines()), async |stack| {
+        for ahead_s in [DAY_S, 0, -DAY_S] {
+            let (indexers, engines) = (&mut stack.indexers, &mut stack.engines);
+            engines[0].process().kill()?;
+            streams(&indexers[0], 0).await?;
+            indexers[0].process().set_clock(ahead_s)?;
+            engines[0].launch_again()?;
+            engines[0].wait_until_healthy().await?;
+            streams(&indexers[0], 1).await.with_context(|| format!("the clock is {ahead_s} s ahead"))?;
+        }
+        Ok(())
+    });
+}
+
+/// Waits until the indexer is connected to so many streams.
+async fn streams(indexer: &Indexer, count: usize) -> Result<()> {
+    eventually(&format!("{count} streams are connected"), async || {
+        let connected = indexer.connected_streams().await?;
+        seen_if(connected == count, format!("{connected}"))
+    })
+    .await
 }
 
 /// By the clock of Redis images expire, and turns to save end. Set forward, all images are gone at once, those of idle
