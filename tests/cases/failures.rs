@@ -259,6 +259,35 @@ fn an_indexer_and_a_proxy_whose_disk_fills_up_while_they_run_serve_on() {
     });
 }
 
+/// It is started where there is no room, as after a crash that filled the disk, and goes on when there is some.
+#[test]
+fn an_indexer_that_starts_on_a_full_disk_serves_and_writes_when_there_is_room() {
+    let stack = Stack::builder()
+        .map(|stack| stack.own_machines().indexer(|config| config["log"] = json!({ "level": "debug" })));
+    case(stack, async |stack| {
+        let indexer = stack.indexer()?;
+        indexer.process().fill_disk(true)?;
+        indexer.stop()?;
+        let full = indexer.process().log().len();
+        indexer.start_again().await?;
+        for seed in 0..10 {
+            let answer = stack.send_alone(completion(text(seed, 64))).await?;
+            assert_eq!(answer.receipt().outcome, "scored", "{:?}", answer.receipt());
+        }
+        let lost = stack.indexers[0].metrics().await?.sum("warmpath_log_lines_lost_total", &[]);
+        assert!(lost > 10.0, "{lost} lines are counted as lost");
+        let indexer = stack.indexer()?;
+        assert_eq!(indexer.process().log().len(), full, "no line of its log was written");
+        indexer.process().fill_disk(false)?;
+        eventually("lines are written again", async || {
+            stack.send_alone(completion(text(1, 64))).await?;
+            let now = stack.indexer()?.process().log().len();
+            Ok(if now > full { Look::Seen(()) } else { Look::NotYet(format!("{now} bytes")) })
+        })
+        .await
+    });
+}
+
 /// Its log goes into a pipe that somebody holds and does not read, as where the one who collects logs stands still: soon the pipe
 /// is full, and to write to it would wait.
 #[test]

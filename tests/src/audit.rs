@@ -25,6 +25,9 @@ const HEALS: [&str; 1] = ["replay_failed"];
 /// Copies of one hash that the index counts: a limit that the README names.
 const COUNTED_MAX: u64 = 255;
 
+/// In a line of what was compared.
+pub const COMPARED: &str = "blocks compared";
+
 /// Hashes, each with its number of copies.
 type Copies = BTreeMap<u64, u64>;
 
@@ -169,10 +172,7 @@ impl Differences {
 impl fmt::Display for Differences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { compared, missing, phantom, miscounted, beyond_count } = self;
-        write!(
-            f,
-            "{compared} blocks compared, {missing} missing, {phantom} phantom, {miscounted} miscounted, "
-        )?;
+        write!(f, "{compared} {COMPARED}, {missing} missing, {phantom} phantom, {miscounted} miscounted, ")?;
         write!(f, "{beyond_count} with more copies than are counted")
     }
 }

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -20,7 +21,11 @@ use crate::paths;
 #[derive(Debug)]
 pub struct Machine {
     clock: PathBuf,
+    disk_is_full: AtomicBool,
 }
+
+/// Starts what follows with no room on its disk, until it is told otherwise.
+const WITHOUT_ROOM: [&str; 4] = ["sh", "-c", r#"ulimit -S -f 0 && exec "$0" "$@""#, "env"];
 
 // === impl Machine ===
 
@@ -30,13 +35,23 @@ impl Machine {
         let clock = dir.join(format!("{name}.clock"));
         std::fs::write(&clock, 0_i64.to_ne_bytes())
             .with_context(|| format!("cannot write {}", clock.display()))?;
-        Ok(Arc::new(Self { clock }))
+        Ok(Arc::new(Self { clock, disk_is_full: AtomicBool::new(false) }))
     }
 
     /// Sets the clock so many seconds ahead of the right time, or behind it.
     pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
         // In place, because it is mapped.
         Ok(File::options().write(true).open(&self.clock)?.write_all_at(&ahead_s.to_ne_bytes(), 0)?)
+    }
+
+    /// Leaves no room on the disk, or as much as there is: for this process, and for those that are started in its place.
+    pub(crate) fn fill_disk(&self, process: Pid, is_full: bool) -> Result<()> {
+        self.disk_is_full.store(is_full, Ordering::Relaxed);
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let current = if is_full { Some(0) } else { maximum };
+        prlimit(Some(process), Resource::Fsize, Rlimit { current, maximum })
+            .context("cannot set the limit")?;
+        Ok(())
     }
 
     /// What to start in place of `program` for it to run here. The kernel would end a process that writes above its limit,
@@ -47,22 +62,16 @@ impl Machine {
             setting.push(path);
             setting
         };
-        Ok(vec![
-            "env".into(),
+        let env: &[&str] = if self.disk_is_full.load(Ordering::Relaxed) { &WITHOUT_ROOM } else { &["env"] };
+        let mut command: Vec<OsString> = env.iter().map(Into::into).collect();
+        command.extend([
             "--ignore-signal=XFSZ".into(),
             of("LD_PRELOAD", &paths::wall_clock()?),
             of("WARMPATH_WALL_CLOCK", &self.clock),
             program.into(),
-        ])
+        ]);
+        Ok(command)
     }
-}
-
-/// Leaves no room on the disk of this process, or as much as there is.
-pub(crate) fn fill_disk(process: Pid, is_full: bool) -> Result<()> {
-    let maximum = getrlimit(Resource::Fsize).maximum;
-    let current = if is_full { Some(0) } else { maximum };
-    prlimit(Some(process), Resource::Fsize, Rlimit { current, maximum }).context("cannot set the limit")?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -108,6 +117,30 @@ mod tests {
         eventually("it can write", async || seen_if(process.log().ends_with("again\n"), process.log()))
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_starts_on_a_full_disk_finds_it_full_until_there_is_room() {
+        let dir = fresh_dir(&paths::target().join("e2e/full_machine"));
+        let machine = Machine::new("full", &dir).unwrap();
+        let failed = dir.join("failed");
+        let start = || {
+            let script = r#"until echo written; do : > "$0"; sleep 0.02; done; sleep 60"#;
+            let args = ["-c".as_ref(), script.as_ref(), failed.as_os_str()];
+            Process::start_on(Some(machine.clone()), "full", Path::new("bash"), args, &dir).unwrap()
+        };
+        let says = async |process: &Process, what: &str| {
+            eventually("it can write", async || seen_if(process.log() == what, process.log())).await.unwrap();
+        };
+        let mut process = start();
+        says(&process, "written\n").await;
+        process.fill_disk(true).unwrap();
+        process.kill().unwrap();
+        process = start();
+        eventually("it cannot write", async || seen_if(failed.exists(), "it has not tried")).await.unwrap();
+        assert_eq!(process.log(), "written\n");
+        process.fill_disk(false).unwrap();
+        says(&process, "written\nwritten\n").await;
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::machine::{Machine, fill_disk};
+use crate::machine::Machine;
 
 /// How often a process that was told to end is looked at.
 const EXIT_POLL: Duration = Duration::from_millis(5);
@@ -91,11 +91,12 @@ impl Process {
         self.own_machine()?.set_clock(ahead_s)
     }
 
-    /// Leaves no room on its disk, or as much as there is, until it ends.
+    /// Leaves no room on the disk of its machine, or as much as there is.
     pub fn fill_disk(&self, is_full: bool) -> Result<()> {
         // Without a machine of its own it would be ended by its next line.
-        self.own_machine()?;
-        fill_disk(self.pid()?, is_full).with_context(|| format!("the disk of {}", self.name))
+        self.own_machine()?
+            .fill_disk(self.pid()?, is_full)
+            .with_context(|| format!("the disk of {}", self.name))
     }
 
     fn own_machine(&self) -> Result<&Machine> {

@@ -1,6 +1,7 @@
 //! `make starts`: how long an indexer that starts beside engines with full caches takes until it is ready, and until its index is
 //! what the engines hold, with what it may start from there or gone.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
@@ -11,7 +12,7 @@ use clap::Parser;
 use futures::future::try_join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
-use warmpath_tests::audit::{Found, compare};
+use warmpath_tests::audit::{Differences, Found, compare};
 use warmpath_tests::case::{fresh_dir, print_logs};
 use warmpath_tests::client::{Call, Client};
 use warmpath_tests::engine::{Engine, EngineSpec};
@@ -33,6 +34,8 @@ const KEPT_FEW: usize = 4;
 /// Who is not exact after so long will not be.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(5);
+/// What a stream says of itself that has nothing to add.
+const LIVE: &str = "live";
 
 /// Starts of an indexer beside engines with full caches.
 #[derive(Debug, Parser)]
@@ -63,15 +66,27 @@ enum State {
 }
 
 /// What a start showed.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Start {
     state: State,
     ready_ms: f64,
     /// None: it was not, in [`PATIENCE`].
     exact_ms: Option<f64>,
-    /// Blocks that the engines held, and those of them that the index knew in the end.
+    index: Index,
+}
+
+/// What an index has of the engines.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Index {
+    /// Blocks that the engines hold, and those of them that the index knows.
     held: usize,
     known: usize,
+    /// Blocks that it believes to be there and that are not.
+    phantom: usize,
+    /// What its streams say of themselves.
+    says: BTreeSet<String>,
+    /// All streams are known, and nothing differs.
+    is_exact: bool,
 }
 
 #[tokio::main]
@@ -79,7 +94,7 @@ async fn main() -> Result<()> {
     let args = Args::parse();
     let dir = fresh_dir(&paths::target().join("starts"));
     let mut out = std::io::stdout();
-    writeln!(out, "| | ready, ms | exact, ms | blocks | known |\n|---|---|---|---|---|")?;
+    writeln!(out, "| | ready, ms | exact, ms | blocks | known | streams say |\n|---|---|---|---|---|---|")?;
     let mut starts = Vec::new();
     for state in [State::Redis, State::WipedWithPeer, State::Wiped, State::WipedAndFewKept] {
         let dir = fresh_dir(&dir.join(format!("{state:?}")));
@@ -142,8 +157,11 @@ async fn play(args: &Args, state: State, dir: &Path) -> Result<Vec<Start>> {
         first.launch_again()?;
         first.wait_until_ready().await?;
         let ready_ms = millis(begun.elapsed());
-        let (exact, held, known) = until_exact(&client, &engines, first, begun).await?;
-        starts.push(Start { state, ready_ms, exact_ms: exact.map(millis), held, known });
+        let (exact, index) = until_exact(&client, &engines, first, begun).await?;
+        ensure!(index.phantom == 0, "blocks that no engine has: {index:?}");
+        let says_it_is_whole = index.says.iter().all(|says| says == LIVE);
+        ensure!(exact.is_some() || !says_it_is_whole, "it is not exact and does not say so: {index:?}");
+        starts.push(Start { state, ready_ms, exact_ms: exact.map(millis), index });
     }
     Ok(starts)
 }
@@ -161,31 +179,24 @@ async fn fill(client: &Client, engine: &Engine, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// When the index was what the engines hold, after `begun`, if it became that; how much they hold, and how much of it it has.
+/// When the index was what the engines hold, after `begun`, if it became that; and what it has in the end.
 async fn until_exact(
     client: &Client,
     engines: &[Engine],
     indexer: &Indexer,
     begun: Instant,
-) -> Result<(Option<Duration>, usize, usize)> {
+) -> Result<(Option<Duration>, Index)> {
     loop {
         let at = begun.elapsed();
-        let (mut held, mut known, mut is_exact) = (0, 0, true);
+        let mut index = Index { is_exact: true, ..Index::default() };
         for engine in engines {
-            match compare(client, engine, 0, indexer).await? {
-                Found::Compared(found) | Found::Partly(found, _) => {
-                    held += found.compared - found.phantom;
-                    known += found.compared - found.phantom - found.missing;
-                    is_exact &= found.is_none();
-                }
-                Found::NotYet(_) | Found::Nothing(_) => is_exact = false,
-            }
+            index.add(compare(client, engine, 0, indexer).await?);
         }
-        if is_exact {
-            return Ok((Some(at), held, known));
+        if index.is_exact {
+            return Ok((Some(at), index));
         }
         if begun.elapsed() > PATIENCE {
-            return Ok((None, held, known));
+            return Ok((None, index));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -195,14 +206,30 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
+// === impl Index ===
+
+impl Index {
+    fn add(&mut self, found: Found) {
+        let (found, says) = match found {
+            Found::Compared(found) => (found, LIVE.to_owned()),
+            Found::Partly(found, reason) => (found, reason),
+            Found::NotYet(why) | Found::Nothing(why) => (Differences::default(), why),
+        };
+        let has = found.compared - found.phantom;
+        self.held += has;
+        self.known += has - found.missing;
+        self.phantom += found.phantom;
+        self.is_exact &= found.compared > 0 && found.is_none();
+        self.says.insert(says);
+    }
+}
+
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { state, ready_ms, exact_ms, held, known } = self;
+        let Self { state, ready_ms, exact_ms, index: Index { held, known, says, .. } } = self;
         let exact = exact_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0}"));
-        write!(
-            f,
-            "| {state:?} | {ready_ms:.0} | {exact} | {held} | {:.1} % |",
-            100.0 * *known as f64 / (*held).max(1) as f64
-        )
+        let known = 100.0 * *known as f64 / (*held).max(1) as f64;
+        let says: Vec<&str> = says.iter().map(String::as_str).collect();
+        write!(f, "| {state:?} | {ready_ms:.0} | {exact} | {held} | {known:.1} % | {} |", says.join(", "))
     }
 }

@@ -9,6 +9,7 @@ use super::blame::{Blame, Failed, Outage, blame};
 use super::proc::Holdings;
 use super::schedule::Schedule;
 use super::traffic::Sent;
+use crate::audit::COMPARED;
 
 /// Of one schedule.
 #[derive(Clone, Debug, Serialize)]
@@ -94,7 +95,7 @@ impl Report {
 
     /// Streams of which the audit compared something.
     pub fn streams_compared(&self) -> usize {
-        self.audited.iter().filter(|line| line.contains("blocks compared")).count()
+        self.audited.iter().filter(|line| line.contains(COMPARED)).count()
     }
 }
 
