@@ -102,11 +102,11 @@ impl App {
         let observer = start_fleet(&mut tasks, &config, &core, &metrics);
         let stop = tasks.stop();
         tasks.spawn("engines", poller.run(observer, stop));
-        let peer = start_peers(&mut tasks, &config, &core, decider.lookups(), &metrics);
+        let peer = start_peers(&mut tasks, &config, &core, &metrics);
 
-        let scorer = core.scorer(&config, decider.clone(), &metrics);
+        let scorer = core.scorer(&config, decider, &metrics);
         spawn_grpc(&mut tasks, grpc, scorer, peer, core.images(&metrics.mirror));
-        let start = core.start(&config, store, &readiness, decider, metrics.mirror.clone());
+        let start = core.start(&config, store, &readiness, &metrics);
         let stop = tasks.stop();
         tasks.spawn("start", start.run(readiness.clone(), waiting.fleet, stop));
 

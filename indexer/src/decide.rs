@@ -58,7 +58,6 @@ use crate::engines::Directory;
 use crate::fleet::{Endpoint, Snapshot, View};
 use crate::ledger::DecisionId;
 use crate::lengths::OutputLengths;
-use crate::lookups::Lookups;
 use crate::models::{LoadedModel, Registry, Target};
 use crate::receipts::{Receipt, Receipts, Reserved};
 use crate::volatile::VolatileHeads;
@@ -115,7 +114,7 @@ pub struct Decider {
     view: Arc<View>,
     engines: watch::Receiver<Arc<Directory>>,
     /// Beside the events: their lock is held for whole batches.
-    cached: Arc<Lookups>,
+    cached: Reader,
     books: Arc<Mutex<Books>>,
     ids: DecisionIds,
     clock: Clock,
@@ -161,7 +160,7 @@ impl Decider {
         let Shared { registry, view, engines, index, books, volatile, clock, memo, receipts, lengths } =
             shared;
         let ids = DecisionIds::new(books.lock().own());
-        let cached = Arc::new(Lookups::new(index.read().reader()));
+        let cached = index.read().reader();
         let measurer = Measurer { memo, cached: cached.clone(), volatile, metrics: metrics.clone() };
         Self {
             measurer: Arc::new(measurer),
@@ -188,16 +187,6 @@ impl Decider {
             lengths,
             metrics,
         }
-    }
-
-    /// From now on looks up in the index of this reader: what the shared one was replaced by at the start.
-    pub fn take_up(&self, reader: Reader) {
-        self.cached.take_up(reader);
-    }
-
-    /// The lookups in use, to be shared.
-    pub fn lookups(&self) -> Arc<Lookups> {
-        self.cached.clone()
     }
 
     /// Decides one request.

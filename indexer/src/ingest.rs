@@ -15,6 +15,7 @@
 //! only where its endpoint holds `*` or `::`. Engines that connect to a collector are not supported yet: such an
 //! engine shows as a stream without a connection, and the log says so.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -36,6 +37,8 @@ mod ranks;
 mod sockets;
 mod status;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod wake;
 mod warnings;
@@ -136,9 +139,16 @@ pub struct Ingest {
     clock: Clock,
     /// Streams that nobody has asked to follow yet.
     resumable: Mutex<Vec<Resumable>>,
-    /// Streams that wait to be followed until it is known what the index begins with; `None`: they do not.
-    held: Mutex<Option<Vec<StreamSpec>>>,
+    wanted: Mutex<Wanted>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The streams that there are.
+#[derive(Debug)]
+struct Wanted {
+    streams: BTreeMap<StreamId, StreamSpec>,
+    /// They wait to be followed until it is known what the index begins with.
+    are_held: bool,
 }
 
 /// Starts the event thread, which changes `index`. `resumable`: what the index holds from images.
@@ -153,7 +163,7 @@ pub fn start(
 ) -> Result<Ingest, IngestError> {
     let ingest = start_held(config, index, clock)?;
     *ingest.resumable.lock() = resumable;
-    *ingest.held.lock() = None;
+    ingest.wanted.lock().are_held = false;
     Ok(ingest)
 }
 
@@ -176,8 +186,9 @@ pub fn start_held(
         .name("kv-events".to_owned())
         .spawn(move || driver.run())
         .map_err(IngestError::Setup)?;
-    let (resumable, held) = (Mutex::default(), Mutex::new(Some(Vec::new())));
-    Ok(Ingest { mailbox, waker, index, board, clock, resumable, held, thread: Some(thread) })
+    let wanted = Mutex::new(Wanted { streams: BTreeMap::new(), are_held: true });
+    let resumable = Mutex::default();
+    Ok(Ingest { mailbox, waker, index, board, clock, resumable, wanted, thread: Some(thread) })
 }
 
 // === impl Ingest ===
@@ -188,37 +199,53 @@ impl Ingest {
     /// # Errors
     /// Where the thread has ended; the stream is not followed then.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<(), IngestError> {
-        match &mut *self.held.lock() {
-            Some(held) => {
-                held.push(spec);
-                Ok(())
-            }
-            None => self.follow(spec),
-        }
+        let mut wanted = self.wanted.lock();
+        let are_held = wanted.are_held;
+        wanted.streams.insert(spec.id, spec.clone());
+        if are_held { Ok(()) } else { self.follow(spec) }
     }
 
-    /// Puts this index in the place of the empty one, and begins to follow what waited for it. `resumable`: what it holds
+    /// Follows no stream from now on, and changes the index no more, until [`Self::begin_with`] begins anew with all of them.
+    ///
+    /// # Errors
+    /// Where the thread has ended.
+    pub async fn hold(&self) -> Result<(), IngestError> {
+        let (done, is_done) = oneshot::channel();
+        {
+            let mut wanted = self.wanted.lock();
+            wanted.are_held = true;
+            for id in wanted.streams.keys() {
+                self.mailbox.forget(*id)?;
+            }
+            self.told(self.mailbox.tell_when_done(done))?;
+        }
+        is_done.await.map_err(|_| IngestError::Ended)
+    }
+
+    /// Puts this index in the place of the one before, and begins to follow the streams that are held. `resumable`: what it holds
     /// from images.
     pub fn begin_with(&self, index: Index, resumable: Vec<Resumable>) {
         // Until all are followed, so that none can be removed between the two.
-        let mut held = self.held.lock();
-        let Some(specs) = held.take() else { return };
-        let first = std::mem::replace(&mut *self.index.write(), index);
+        let mut wanted = self.wanted.lock();
+        if !std::mem::take(&mut wanted.are_held) {
+            return;
+        }
+        let before = self.index.write().become_other(index);
         *self.resumable.lock() = resumable;
-        for spec in specs {
-            let (endpoint, rank) = (spec.endpoint.clone(), spec.rank);
-            if let Err(error) = self.follow(spec) {
+        for spec in wanted.streams.values() {
+            if let Err(error) = self.follow(spec.clone()) {
+                let StreamSpec { endpoint, rank, .. } = spec;
                 tracing::error!(%endpoint, rank, %error, "events are not read; ranked by load only");
             }
         }
-        drop(held);
-        drop(first);
+        drop(wanted);
+        drop(before);
     }
 
     /// Whether streams wait for [`Self::begin_with`].
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.held.lock().is_some()
+        self.wanted.lock().are_held
     }
 
     fn follow(&self, spec: StreamSpec) -> Result<(), IngestError> {
@@ -268,8 +295,9 @@ impl Ingest {
     /// # Errors
     /// Where the thread has ended, and its sockets with it.
     pub fn remove_stream(&self, id: StreamId) -> Result<(), IngestError> {
-        if let Some(held) = &mut *self.held.lock() {
-            held.retain(|spec| spec.id != id);
+        let mut wanted = self.wanted.lock();
+        wanted.streams.remove(&id);
+        if wanted.are_held {
             return Ok(());
         }
         self.index.write().remove_stream(id);
@@ -345,41 +373,5 @@ impl Drop for Ingest {
 impl fmt::Debug for Ingest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ingest").field("board", &self.board).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use warmpath_kv::{IndexLimits, KeyHasher};
-
-    use super::*;
-
-    /// Longest wait for anything.
-    const PATIENCE: Duration = Duration::from_secs(20);
-
-    fn until(what: &str, holds: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < PATIENCE, "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    #[test]
-    fn a_thread_that_stands_still_is_seen() {
-        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([0; 16]), IndexLimits::default())));
-        let ingest = start(IngestConfig::default(), index.clone(), Clock::start(), Vec::new()).unwrap();
-        let spec = StreamSpec::of_nobody(StreamId(1));
-        ingest.add_stream(spec).unwrap();
-        until("it follows", || !ingest.status().is_empty());
-        let held = index.write();
-        // To be told as the status of the stream, with what the index holds of it.
-        ingest.contradict(StreamId(1)).unwrap();
-        until("it waits for the index", || ingest.stood_ms() > 500);
-        assert!(ingest.is_alive(), "not for long enough");
-        drop(held);
-        until("it goes on", || ingest.stood_ms() < 500);
     }
 }

@@ -11,6 +11,7 @@
 //! [`app`] wires the parts and is the only one that knows them all.
 
 pub mod admin;
+pub mod agreement;
 pub mod answers;
 pub mod app;
 pub mod books;
@@ -31,7 +32,6 @@ pub mod ledger;
 pub mod lengths;
 pub mod lifecycle;
 pub mod logs;
-pub mod lookups;
 pub mod mirror;
 pub mod models;
 pub mod peers;

@@ -13,7 +13,7 @@
 //! ([`warmpath_kv::Sequencer::resume`]), so an image of a dead process, or of an old one, cannot do harm.
 //!
 //! An image holds no tokens. Its block keys are made with a secret that the indexers of one store share: the first one
-//! to come makes it.
+//! to come makes it. Those without a store come to one by [`secret`].
 
 mod format;
 mod gather;
@@ -24,13 +24,14 @@ mod peers;
 mod redis;
 mod room;
 mod saver;
+mod secret;
 mod serve;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use format::{FormatError, Saved, encode};
-pub use gather::{Sources, gather};
+pub use gather::{Sources, gather, gather_from};
 pub use load::{Loaded, load};
 pub use memory::MemoryStore;
 pub use metrics::MirrorMetrics;
@@ -38,5 +39,6 @@ pub use peers::Peers;
 pub use redis::{RedisAccess, RedisStore};
 pub use room::Room;
 pub use saver::Saver;
+pub use secret::{Claim, DatedSecret, Keyring, Secret};
 pub use serve::ImageService;
-pub use store::{Agreed, Forgotten, Secret, Store, StoreError, StreamName};
+pub use store::{Agreed, Forgotten, Store, StoreError, StreamName};

@@ -7,6 +7,7 @@
 //! leases end, what it saw until it is forgotten like everything that was seen, and decisions go on with what is known here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
@@ -15,12 +16,14 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
+use warmpath_kv::index::Reader;
 use warmpath_proto::v1::peer_server::Peer;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
 mod audience;
 mod convert;
 mod follow;
+mod followed;
 pub mod metrics;
 mod names;
 mod roster;
@@ -28,14 +31,14 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use follow::{Ear, Followed};
+pub use follow::Ear;
+pub use followed::Followed;
 pub use metrics::PeerMetrics;
 pub use names::{PeerNames, REFRESH};
 
 use crate::books::{Books, Change, IndexerId, Pending, What};
 use crate::clock::Clock;
 use crate::fleet::View;
-use crate::lookups::Lookups;
 use crate::rpc::status::{follow_again, invalid_follower, served_at_once};
 use audience::{Audience, Following};
 use metrics::ReportLabels;
@@ -62,6 +65,8 @@ pub struct Publisher {
     books: Arc<Mutex<Books>>,
     batches: broadcast::Sender<Batch>,
     namer: Namer,
+    /// The check of our secret that followers were told last.
+    told_check: AtomicU64,
     metrics: PeerMetrics,
 }
 
@@ -73,11 +78,11 @@ struct Name {
     secret_check: u64,
 }
 
-/// Names us as we are now: with what is taken up at the start the secret may change.
+/// Names us as we are now: the secret may change, at the start and where an older one is heard of.
 #[derive(Clone, Debug)]
 struct Namer {
     own: IndexerId,
-    cached: Arc<Lookups>,
+    cached: Reader,
 }
 
 #[derive(Clone, Debug)]
@@ -102,10 +107,10 @@ pub struct PeerService {
 
 impl Publisher {
     /// `cached`: makes the block keys that are told.
-    pub fn new(books: Arc<Mutex<Books>>, cached: Arc<Lookups>, metrics: PeerMetrics) -> Self {
+    pub fn new(books: Arc<Mutex<Books>>, cached: Reader, metrics: PeerMetrics) -> Self {
         let (batches, _) = broadcast::channel(BATCHES_BEHIND_MAX);
         let namer = Namer { own: books.lock().own(), cached };
-        Self { books, batches, namer, metrics }
+        Self { books, batches, told_check: AtomicU64::new(namer.name().secret_check), namer, metrics }
     }
 
     /// The service through which others follow.
@@ -132,6 +137,7 @@ impl Publisher {
     }
 
     fn flush(&self) {
+        let name = self.namer.name();
         let pending = self.books.lock().take_pending();
         let followers = self.batches.receiver_count();
         self.metrics.followers.set(i64::try_from(followers).unwrap_or(i64::MAX));
@@ -139,6 +145,9 @@ impl Publisher {
             // Who comes now is told everything that the books hold, and they hold this.
             return;
         }
+        // Of a changed secret they are told at once: until then they take our keys for unreadable, or theirs for readable here.
+        let is_renamed = self.told_check.swap(name.secret_check, Ordering::Relaxed) != name.secret_check;
+        let renamed = is_renamed.then(|| Batch::Changes(nothing_of(name)));
         let batches = match pending {
             Pending::Overflown => vec![Batch::Restart],
             Pending::Changes(changes) => {
@@ -147,10 +156,10 @@ impl Publisher {
                     changes.iter().filter(|change| matches!(change.what, What::Reported(_))).count();
                 let passed_on = ReportLabels { result: "passed_on" };
                 self.metrics.reports.get_or_create(&passed_on).inc_by(reports as u64);
-                in_batches(self.namer.name(), &changes).into_iter().map(Batch::Changes).collect()
+                in_batches(name, &changes).into_iter().map(Batch::Changes).collect()
             }
         };
-        for batch in batches {
+        for batch in renamed.into_iter().chain(batches) {
             // An error says that nobody follows, and then nobody needs it.
             let _nobody = self.batches.send(batch);
         }
@@ -165,6 +174,12 @@ impl Namer {
     }
 }
 
+/// A batch without changes.
+fn nothing_of(name: Name) -> LedgerChanges {
+    let indexer_id = name.own.get().into();
+    LedgerChanges { indexer_id, snapshot: false, changes: Vec::new(), secret_check: name.secret_check }
+}
+
 /// Splits changes into batches of the contract's size.
 fn in_batches(name: Name, changes: &[Change]) -> Vec<LedgerChanges> {
     let mut batches: Vec<LedgerChanges> = Vec::new();
@@ -173,12 +188,7 @@ fn in_batches(name: Name, changes: &[Change]) -> Vec<LedgerChanges> {
         let keys = change.expected_keys();
         let has_room = batches.last().is_some_and(|batch| batch.changes.len() < BATCH_CHANGES_MAX);
         if !has_room || keys > keys_left {
-            batches.push(LedgerChanges {
-                indexer_id: name.own.get().into(),
-                snapshot: false,
-                changes: Vec::new(),
-                secret_check: name.secret_check,
-            });
+            batches.push(nothing_of(name));
             keys_left = BATCH_KEYS_MAX;
         }
         keys_left = keys_left.saturating_sub(keys);

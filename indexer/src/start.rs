@@ -6,20 +6,22 @@
 //! ```
 //!
 //! Until the images are there no stream is followed, and requests are ranked by load. What has not come by the end of the
-//! warm-up is gone without.
+//! warm-up is gone without. From then on it is also seen to it that all indexers have one secret ([`Agreement`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use warmpath_kv::index::Reader;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
 
-use crate::decide::Decider;
+use crate::agreement::Agreement;
 use crate::fleet::View;
 use crate::ingest::Ingest;
 use crate::lifecycle::{Readiness, ReadyGuard};
-use crate::mirror::{self, MirrorMetrics, RedisStore, Saver, Secret, Sources};
+use crate::mirror::{self, Keyring, MirrorMetrics, Peers, RedisStore, Saver, Secret, Sources};
+use crate::peers::{Followed, PeerMetrics};
 use crate::warmup::Warmup;
 
 /// See the module's documentation.
@@ -28,12 +30,17 @@ pub struct Start {
     /// Of the warm-up.
     pub patience: Duration,
     pub limits: IndexLimits,
-    pub decider: Arc<Decider>,
+    pub keyring: Keyring,
+    pub cached: Reader,
     pub ingest: Arc<Ingest>,
     pub view: Arc<View>,
     /// Sources of endpoints that there are.
     pub listings: usize,
     pub metrics: MirrorMetrics,
+    /// Other indexers, and which of them are followed.
+    pub peers: Peers,
+    pub followed: Followed,
+    pub peer_metrics: PeerMetrics,
     /// Where to save, and how often.
     pub saving: Option<(RedisStore, Duration)>,
 }
@@ -44,18 +51,30 @@ impl Start {
     /// Runs until `stop`. `fleet` is held until it is known which endpoints there are.
     pub async fn run(self, readiness: Readiness, fleet: ReadyGuard, stop: CancellationToken) {
         let end = Instant::now() + self.patience;
-        let Self { sources, patience, limits, decider, ingest, view, listings, metrics, saving } = self;
+        let Self { sources, patience, limits, keyring, cached, ingest, view, listings, metrics, .. } = self;
         let secret = tokio::select! {
             () = stop.cancelled() => return,
-            secret = take_up(sources, patience.mul_f64(0.75), limits, &decider, &ingest, &metrics) => secret,
+            secret = take_up(sources, patience.mul_f64(0.75), limits, &keyring, &ingest, &metrics) => secret,
+        };
+        let agreement = Agreement {
+            peers: self.peers,
+            followed: self.followed,
+            keyring,
+            has_mirror: self.saving.is_some(),
+            cached,
+            ingest: ingest.clone(),
+            limits,
+            warm_at: end,
+            metrics: self.peer_metrics,
+            mirror: metrics.clone(),
         };
         let warmup = Warmup { view, listings, ingest: ingest.clone(), end, mirror: metrics.clone() };
         let saver = async {
-            if let Some((store, interval)) = saving {
+            if let Some((store, interval)) = self.saving {
                 Saver::new(store, ingest, secret, interval, metrics).run(stop.clone()).await;
             }
         };
-        tokio::join!(saver, warmup.run(readiness, fleet, stop.clone()));
+        tokio::join!(saver, agreement.run(stop.clone()), warmup.run(readiness, fleet, stop.clone()));
     }
 }
 
@@ -64,12 +83,11 @@ async fn take_up(
     sources: Sources<RedisStore>,
     patience: Duration,
     limits: IndexLimits,
-    decider: &Decider,
+    keyring: &Keyring,
     ingest: &Ingest,
     metrics: &MirrorMetrics,
 ) -> Secret {
-    // A secret of its own where nobody else has to understand the keys.
-    let loaded = mirror::gather(sources, rand::random(), patience, metrics).await;
+    let loaded = mirror::gather(sources, keyring, patience, metrics).await;
     let secret = loaded.secret;
     let counted = metrics.clone();
     // A second per some million blocks.
@@ -78,8 +96,6 @@ async fn take_up(
         tracing::error!(%error, "taking up images broke down, a defect; starting without");
         (Index::new(KeyHasher::new(secret), limits), Vec::new())
     });
-    let reader = index.reader();
     ingest.begin_with(index, resumable);
-    decider.take_up(reader);
     secret
 }

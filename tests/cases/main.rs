@@ -39,6 +39,8 @@ mod mirror;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
+mod one_secret;
+#[cfg(test)]
 mod pass_through;
 #[cfg(test)]
 mod pools;

@@ -11,9 +11,7 @@ use warmpath_tests::client::Call;
 use warmpath_tests::eventually::{Look, eventually, seen_if};
 use warmpath_tests::load::Load;
 use warmpath_tests::load::figures::Figures;
-use warmpath_tests::ports::Port;
 use warmpath_tests::prompts::{completion, text};
-use warmpath_tests::redis::Redis;
 use warmpath_tests::stack::{AfterCase, Stack, StackBuilder};
 
 const ENGINES: usize = 4;
@@ -114,11 +112,6 @@ fn share_found_with(indexers: usize) -> f64 {
     let load = Load { prefixes: 60, uses: 5, rate: 4.0, concurrency: 24, ..load() };
     let share = Cell::new(0.0);
     case(engines(indexers), async |stack| {
-        // One after the other, so that all take over the first one's secret.
-        for indexer in stack.indexers.iter_mut().skip(1) {
-            indexer.process().kill()?;
-            indexer.start_again().await?;
-        }
         wait_until_all_follow_all(stack).await?;
         let address = stack.envoy.address();
         let samples = load.drive(&stack.client, &address, SPEEDUP, &Arc::default()).await?;
@@ -283,62 +276,5 @@ fn what_one_indexer_knows_of_an_endpoint_all_know() {
         standing(stack, &leaving, "draining", json!(true)).await?;
         assert_eq!(order(stack, 1, "/undrain").await?.status, 200);
         standing(stack, &leaving, "draining", json!(false)).await
-    });
-}
-
-/// What a pick of one indexer will bring into a cache, the other expects there at once, without an event: so the second use
-/// of a prefix goes where the first one went, whichever indexer is asked. They have one secret, from a mirror.
-#[test]
-fn indexers_with_one_secret_expect_each_others_picks() {
-    let port = Port::claim().expect("a port");
-    let redis = port.to_string();
-    let stack = Stack::builder().map(|stack| {
-        stack.indexers(2).indexer(move |config| {
-            config["mirror"] = json!({ "redis": redis, "interval_ms": 100, "timeout_ms": 300 });
-        })
-    });
-    case(stack, async |stack| {
-        let _redis = Redis::start(port, stack.dir()).await?;
-        for indexer in &mut stack.indexers {
-            indexer.process().kill()?;
-            indexer.start_again().await?;
-        }
-        for engine in &stack.engines {
-            engine.faults(&json!({ "events": { "silent": true } })).await?;
-        }
-        for indexer in &stack.indexers {
-            eventually("it is followed, and knows the size of the engines' blocks", async || {
-                let followers = indexer.metrics().await?.sum("warmpath_peer_followers", &[]);
-                let state = indexer.state().await?;
-                let ranks =
-                    state["endpoints"].as_array().into_iter().flatten().map(|e| &e["ranks"][0]["stream"]);
-                let guessed = ranks.clone().all(|stream| stream["block_size_guess"] == 16);
-                seen_if(followers == 1.0 && guessed, format!("{followers} followers, {state}"))
-            })
-            .await?;
-        }
-        for prefix in 0..8 {
-            let shared = text(prefix, 512);
-            let first = stack.send_alone(completion(shared.clone() + &text(100 + prefix, 40))).await?;
-            let second = completion(shared + &text(200 + prefix, 40));
-            for indexer in &stack.indexers {
-                let explain = Call::post("/explain?path=/v1/completions", second.body().clone());
-                let receipt = stack.client.send(&indexer.admin_address(), explain).await?.json()?;
-                let best = &receipt["candidates"][0];
-                assert_eq!(
-                    (&best["endpoint"], &best["cached_tokens"]),
-                    (&json!(first.receipt().endpoint), &json!(512))
-                );
-            }
-        }
-        let mut heard = Vec::new();
-        for indexer in &stack.indexers {
-            heard.push(indexer.metrics().await?.sum("warmpath_peer_expected_blocks_total", &[]));
-        }
-        assert!(heard.iter().sum::<f64>() >= 8.0 * 34.0, "{heard:?}");
-        for engine in &stack.engines {
-            engine.reset_prefix_cache().await?;
-        }
-        Ok(())
     });
 }

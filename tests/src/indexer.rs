@@ -90,7 +90,12 @@ impl Indexer {
         self.wait_until_ready().await
     }
 
-    /// The same, and does not wait until it is ready.
+    /// Changes what it is started with next time.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.config);
+    }
+
+    /// As [`Self::start_again`], and does not wait until it is ready.
     pub fn launch_again(&mut self) -> Result<()> {
         self.process = launch(self.process.machine(), &self.name, &self.ports, &self.config, &self.dir)?;
         Ok(())

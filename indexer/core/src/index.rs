@@ -148,9 +148,9 @@ impl Default for IndexLimits {
 impl Index {
     #[must_use]
     pub fn new(hasher: KeyHasher, limits: IndexLimits) -> Self {
-        let shown = SharedShown::new(limits.blocks_max(), limits.speculative_max);
+        let shown = SharedShown::new(hasher.clone(), limits.blocks_max(), limits.speculative_max);
         Self {
-            reader: Reader::new(shown.clone(), hasher.clone()),
+            reader: Reader::new(shown.clone()),
             hasher,
             limits,
             shown,
@@ -226,7 +226,7 @@ impl Index {
         let Some(slot) = self.streams.slot(id) else { return };
         self.streams.note_shown(slot, Card::Emptying);
         let mut shown = self.shown.write();
-        let Shown { speculations, chains, cards } = &mut *shown;
+        let Shown { speculations, chains, cards, .. } = &mut *shown;
         cards.put(slot, Card::Emptying);
         speculations.drop_stream(slot, chains);
         drop(shown);
@@ -279,7 +279,7 @@ impl Index {
             return;
         }
         let mut shown = self.shown.write();
-        let Shown { speculations, chains, cards } = &mut *shown;
+        let Shown { speculations, chains, cards, .. } = &mut *shown;
         let layout = |card: Card| card.stream().and_then(|stream| stream.layout);
         let before = layout(cards.get(slot));
         cards.put(slot, card);

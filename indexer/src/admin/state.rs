@@ -134,6 +134,8 @@ struct IndexState {
     references: usize,
     streams: usize,
     speculative_blocks: usize,
+    /// Of the secret of the block keys: the same at all indexers that understand each other's, and tells nothing of it.
+    secret_check: String,
 }
 
 // === impl StateSource ===
@@ -143,7 +145,10 @@ impl StateSource {
         let fleet = self.view.current();
         let streams: HashMap<StreamId, StreamStatus> =
             self.ingest.status().into_iter().map(|status| (status.id, status)).collect();
-        let index = self.index.read().stats();
+        let (index, reader) = {
+            let index = self.index.read();
+            (index.stats(), index.reader())
+        };
         let (indexer_id, reservations) = {
             let books = self.books.lock();
             (books.own().get(), books.ledger().len())
@@ -167,6 +172,7 @@ impl StateSource {
                 references: index.references,
                 streams: index.streams,
                 speculative_blocks: index.speculative_blocks,
+                secret_check: format!("{:016x}", reader.secret_check()),
             },
             volatile_heads: self.volatile.named(),
         }

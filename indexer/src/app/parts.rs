@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry as MetricsRegistry;
 use tokio::sync::watch;
+use warmpath_kv::index::Reader;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use warmpath_proto::v1::images_server::ImagesServer;
 use warmpath_proto::v1::scorer_server::ScorerServer;
@@ -26,8 +27,9 @@ use crate::ingest::{self, Ingest, IngestConfig};
 use crate::lengths::OutputLengths;
 use crate::lifecycle::Readiness;
 use crate::logs::LostLines;
-use crate::mirror::{ImageService, MirrorMetrics, Peers, RedisStore, Sources};
+use crate::mirror::{DatedSecret, ImageService, Keyring, MirrorMetrics, Peers, RedisStore, Sources};
 use crate::models::{Registry, Reloader};
+use crate::peers::Followed;
 use crate::receipts::Receipts;
 use crate::report::Reporter;
 use crate::rpc::ScorerService;
@@ -40,6 +42,8 @@ pub(super) struct Core {
     pub(super) clock: Clock,
     pub(super) view: Arc<View>,
     pub(super) index: Arc<RwLock<Index>>,
+    pub(super) keyring: Keyring,
+    pub(super) followed: Followed,
     pub(super) books: Arc<Mutex<Books>>,
     pub(super) ingest: Arc<Ingest>,
     pub(super) memo: Arc<PromptMemo>,
@@ -64,14 +68,17 @@ impl Core {
         let limits = index_limits(config);
         let (index_mib, memo_mib) = (limits.bytes() >> 20, config.limits.prompt_memo_bytes >> 20);
         tracing::info!(index_mib, memo_mib, "memory that the block index and the prompt memo may take");
+        let dated = DatedSecret::draw();
         // Empty, and without a stream, until it is known what there is to begin with.
-        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new(rand::random()), limits)));
+        let index = Arc::new(RwLock::new(Index::new(KeyHasher::new(dated.secret), limits)));
         Ok(Self {
             clock,
             view,
             books: Arc::new(Mutex::new(Books::new(IndexerId::random(), config.limits.reservations))),
             ingest: Arc::new(ingest::start_held(IngestConfig::default(), index.clone(), clock)?),
             index,
+            keyring: Keyring::new(dated),
+            followed: Followed::default(),
             memo: Arc::new(PromptMemo::new(rand::random(), config.limits.prompt_memo_bytes)),
             registry: Arc::new(Registry::of_names(&config.models)),
             drift: Arc::new(DriftWatch::new(DriftMetrics::default())),
@@ -125,30 +132,39 @@ impl Core {
         config: &Config,
         store: Option<RedisStore>,
         readiness: &Readiness,
-        decider: Arc<Decider>,
-        metrics: MirrorMetrics,
+        metrics: &Metrics,
     ) -> Start {
         let peers = Peers::new(config.peers.clone(), self.books.lock().own());
         let saving = store.clone().zip(config.mirror.as_ref());
         Start {
             sources: Sources {
                 store: store.map(|store| (store, readiness.wait_for("mirror"))),
-                peers: (!peers.is_empty()).then(|| (peers, readiness.wait_for("images of peers"))),
+                peers: (!peers.is_empty()).then(|| (peers.clone(), readiness.wait_for("images of peers"))),
             },
             patience: Duration::from_millis(config.lifecycle.warmup_ms),
             limits: index_limits(config),
-            decider,
+            keyring: self.keyring.clone(),
+            cached: self.reader(),
             ingest: self.ingest.clone(),
             view: self.view.clone(),
             listings: STATIC_SOURCE + 1 + config.endpoints.dns.len(),
-            metrics,
+            metrics: metrics.mirror.clone(),
+            peers,
+            followed: self.followed.clone(),
+            peer_metrics: metrics.peers.clone(),
             saving: saving.map(|(store, mirror)| (store, Duration::from_millis(mirror.interval_ms))),
         }
     }
 
     pub(super) fn images(&self, metrics: &MirrorMetrics) -> ImagesServer<ImageService> {
         let own = self.books.lock().own();
-        ImagesServer::new(ImageService::new(own, self.ingest.clone(), self.index.clone(), metrics.clone()))
+        let (ingest, index, keyring) = (self.ingest.clone(), self.index.clone(), self.keyring.clone());
+        ImagesServer::new(ImageService::new(own, ingest, index, keyring, metrics.clone()))
+    }
+
+    /// Sees the index in use, whenever it is replaced.
+    pub(super) fn reader(&self) -> Reader {
+        self.index.read().reader()
     }
 
     pub(super) fn decider(&self, config: &Config, metrics: &Metrics) -> Arc<Decider> {

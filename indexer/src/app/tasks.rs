@@ -28,10 +28,9 @@ use crate::housekeeping;
 use crate::ingest::Ingest;
 use crate::lifecycle::Tasks;
 use crate::logs::News;
-use crate::lookups::Lookups;
 use crate::mirror::ImageService;
 use crate::models::{ReloadOrder, Reloader};
-use crate::peers::{Ear, Followed, PeerNames, PeerService, Publisher, REFRESH};
+use crate::peers::{Ear, PeerNames, PeerService, Publisher, REFRESH};
 use crate::resolve::Resolver;
 use crate::rpc::{CONNECTION_WINDOW, KEEPALIVE, STREAM_WINDOW, STREAMS_MAX, ScorerService};
 
@@ -78,10 +77,9 @@ pub(super) fn start_peers(
     tasks: &mut Tasks,
     config: &Config,
     core: &Core,
-    cached: Arc<Lookups>,
     metrics: &Metrics,
 ) -> PeerServer<PeerService> {
-    let publisher = Publisher::new(core.books.clone(), cached.clone(), metrics.peers.clone());
+    let publisher = Publisher::new(core.books.clone(), core.reader(), metrics.peers.clone());
     let service = PeerServer::new(publisher.service(core.view.clone(), core.clock));
     let stop = tasks.stop();
     tasks.spawn("publish", publisher.run(stop.clone()));
@@ -90,8 +88,8 @@ pub(super) fn start_peers(
         view: core.view.clone(),
         clock: core.clock,
         reporter: core.reporter(config, metrics),
-        cached,
-        followed: Followed::default(),
+        cached: core.reader(),
+        followed: core.followed.clone(),
         metrics: metrics.peers.clone(),
     };
     let names = config.peers.clone();

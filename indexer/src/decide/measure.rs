@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use warmpath_core::outcome;
+use warmpath_kv::index::Reader;
 use warmpath_kv::{Namespace, PromptKeys};
 use warmpath_prompt::{
     CompletionRequest, Folded, MessagesRequest, Prepared, PromptRequest, PromptTokens, ResponsesRequest,
@@ -14,7 +15,6 @@ use warmpath_prompt::{
 use super::keys::{KeyFold, PromptMemo};
 use super::metrics::DecideMetrics;
 use super::{Members, Prompt, Question, Reason};
-use crate::lookups::Lookups;
 use crate::models::Model;
 use crate::volatile::VolatileHeads;
 
@@ -25,7 +25,7 @@ pub(super) const BYTES_PER_TOKEN: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Measurer {
     pub(super) memo: Arc<PromptMemo>,
-    pub(super) cached: Arc<Lookups>,
+    pub(super) cached: Reader,
     pub(super) volatile: Arc<VolatileHeads>,
     pub(super) metrics: DecideMetrics,
 }
@@ -207,7 +207,7 @@ mod tests {
         let models = Models::load(&Config::parse(&yaml).unwrap().models).unwrap();
         let model = models.get(crate::fleet::ModelIndex(0)).unwrap().clone();
         let hasher = KeyHasher::new([0; 16]);
-        let cached = Arc::new(Lookups::new(Index::new(hasher, IndexLimits::default()).reader()));
+        let cached = Index::new(hasher, IndexLimits::default()).reader();
         let volatile = Arc::new(VolatileHeads::new(Clock::start()));
         let memo = Arc::new(PromptMemo::new([0; 16], 1 << 20));
         let job = move |messages: &str| Job {

@@ -124,7 +124,7 @@ impl Driver {
     }
 
     fn take_mail(&mut self) -> Flow {
-        let Mail { forget, follow, found, questions, is_end } = self.mailbox.take();
+        let Mail { forget, follow, found, questions, waiting, is_end } = self.mailbox.take();
         for id in forget {
             self.streams.remove(&id);
             self.board.remove(id);
@@ -149,6 +149,9 @@ impl Driver {
             let taken = self.streams.get(&stream).and_then(|stream| stream.image(&self.index));
             // Whoever asked may have gone.
             let _gone = answer.send(taken);
+        }
+        for done in waiting {
+            let _gone = done.send(());
         }
         if is_end { Flow::End } else { Flow::Continue }
     }

@@ -8,6 +8,7 @@
 //! | streams to follow | those that are wanted; one that is taken back before the thread saw it is not told at all |
 //! | streams to forget | those that the thread follows |
 //! | what was found out about engines | each kind once for a stream that is followed |
+//! | who waits until all of this is taken | those who hold all streams, one at a time |
 //! | questions for images | [`QUESTIONS_MAX`]; a further one gets no image, as of a stream that is not live |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ struct State {
     is_closed: bool,
 }
 
-/// All that waits. Streams are forgotten before others are followed; no id is used twice.
+/// All that waits. Streams are forgotten before others are followed; an id that is used again is forgotten before.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     pub(super) forget: BTreeSet<StreamId>,
@@ -41,6 +42,8 @@ pub(super) struct Mail {
     /// In the order in which it was found.
     pub(super) found: BTreeMap<StreamId, Vec<Found>>,
     pub(super) questions: Vec<Question>,
+    /// To be told when all of this is done.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
     pub(super) is_end: bool,
 }
 
@@ -98,6 +101,11 @@ impl Mailbox {
                 state.mail.questions.push(question);
             }
         })
+    }
+
+    /// Has `done` told when the thread has done all that was put before.
+    pub(super) fn tell_when_done(&self, done: oneshot::Sender<()>) -> Result<(), IngestError> {
+        self.put(|state| state.mail.waiting.push(done))
     }
 
     /// Tells the thread to end.

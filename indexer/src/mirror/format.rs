@@ -9,7 +9,8 @@ use warmpath_kv::index::image::{
 use warmpath_kv::{KeyHasher, Namespace};
 use warmpath_proto::v1;
 
-use super::store::{Secret, StreamName};
+use super::secret::Secret;
+use super::store::StreamName;
 use crate::ingest::{Digest, Taken};
 
 /// The one that is written, and the highest that is read.

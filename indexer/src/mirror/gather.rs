@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Where there is a store, its secret counts: it is offered the peers' first, so that one that was wiped gets back what
-//! the others go on with. Without a store's secret, the one counts under which peers know most.
+//! the others go on with. Without a store's secret, the one counts that [`choose`] finds among the peers' and our own.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use super::load::{LeftAlone, Loaded, load_into, read_all};
 use super::metrics::MirrorMetrics;
 use super::peers::{Offer, Peers};
 use super::room::Room;
-use super::store::{Secret, Store, StreamName};
+use super::secret::{Claim, DatedSecret, Keyring, choose};
+use super::store::{Store, StreamName};
 use crate::lifecycle::ReadyGuard;
 
 /// Where images may come from. The guards are ended when each has answered, or has not in time.
@@ -27,10 +28,11 @@ pub struct Sources<S> {
     pub peers: Option<(Peers, ReadyGuard)>,
 }
 
-/// Asks all of them, for at most `patience`. `own`: the secret where nobody has one.
+/// Asks all of them, for at most `patience`. The keyring has the secret where nobody else has one, and afterwards the one that
+/// counts.
 pub async fn gather<S: Store>(
     sources: Sources<S>,
-    own: Secret,
+    keyring: &Keyring,
     patience: Duration,
     metrics: &MirrorMetrics,
 ) -> Loaded {
@@ -40,16 +42,26 @@ pub async fn gather<S: Store>(
         Some(peers) => peers.offers(patience).await,
         None => Vec::new(),
     };
-    let peers_result = if offers.is_empty() { "no answer" } else { "answered" };
-    let own = most_known(&offers).unwrap_or(own);
+    let has_begun = |offer: &Offer| offer.claim.has_begun;
+    let peers_result = match offers.as_slice() {
+        [] => "no answer",
+        offers if offers.iter().any(has_begun) => "answered",
+        _ => "starting themselves",
+    };
+    let chosen = chosen(Claim { dated: keyring.get(), has_begun: false }, &offers);
+    // Told from now on to those that are starting too, however long the store takes.
+    keyring.set(chosen);
     let loaded = match sources.store {
         Some((store, asking)) => {
             let left = end.saturating_duration_since(Instant::now());
-            let (loaded, error) = load_into(&room, &store, own, left, metrics).await;
+            let (loaded, error) = load_into(&room, &store, chosen.secret, left, metrics).await;
+            if error.is_none() || loaded.secret != chosen.secret {
+                keyring.set(DatedSecret::of_mirror(loaded.secret));
+            }
             asking.end(error.unwrap_or("answered"));
             loaded
         }
-        None => Loaded::nothing(own),
+        None => Loaded::nothing(chosen.secret),
     };
     let loaded = with_fresher(loaded, offers, (end, &room), metrics).await;
     if let Some(asking) = asking {
@@ -58,10 +70,26 @@ pub async fn gather<S: Store>(
     loaded
 }
 
-/// The secret of the peers that know most streams; of equals the smallest, so that all who ask choose the same.
-fn most_known(offers: &[Offer]) -> Option<Secret> {
-    let best = offers.iter().max_by_key(|offer| (offer.streams.len(), std::cmp::Reverse(offer.secret)))?;
-    Some(best.secret)
+/// Of peers whose secret counts more than `own`, with which this indexer has begun: what they have, and that secret. None: there
+/// is no such peer.
+pub async fn gather_from(
+    peers: &Peers,
+    own: DatedSecret,
+    patience: Duration,
+    metrics: &MirrorMetrics,
+) -> Option<(DatedSecret, Loaded)> {
+    let (end, room) = (Instant::now() + patience, Room::default());
+    let offers = peers.offers(patience).await;
+    let chosen = chosen(Claim { dated: own, has_begun: true }, &offers);
+    if chosen.secret == own.secret {
+        return None;
+    }
+    let loaded = with_fresher(Loaded::nothing(chosen.secret), offers, (end, &room), metrics).await;
+    Some((chosen, loaded))
+}
+
+fn chosen(own: Claim, offers: &[Offer]) -> DatedSecret {
+    choose(own, offers.iter().map(|offer| offer.claim))
 }
 
 /// What peers know later than the store takes the place of the store's.
@@ -74,7 +102,7 @@ async fn with_fresher(
     let Loaded { secret, mut saved } = loaded;
     let known: HashMap<&StreamName, u64> =
         saved.iter().map(|saved| (&saved.name, saved.last_made_us)).collect();
-    let offers: Vec<Offer> = offers.into_iter().filter(|offer| offer.secret == secret).collect();
+    let offers: Vec<Offer> = offers.into_iter().filter(|offer| offer.claim.dated.secret == secret).collect();
     let shares = shares(offers.iter().map(|offer| &offer.streams), &known);
     let asked = offers.into_iter().zip(shares).filter(|(_, share)| !share.is_empty());
     let images = join_all(asked.map(|(offer, share)| offer.images(share, end, room))).await;

@@ -11,7 +11,8 @@ use warmpath_kv::{Index, IndexLimits, KeyHasher, StreamId};
 use super::format::{self, Saved, secret_check};
 use super::metrics::{MirrorMetrics, Restore};
 use super::room::Room;
-use super::store::{Secret, Store, StoreError};
+use super::secret::Secret;
+use super::store::{Store, StoreError};
 use crate::ingest::Resumable;
 
 /// Images asked for at once: some megabytes each, and a round trip for all of them together.

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::room::Room;
-use super::store::{Agreed, Forgotten, Secret, Store, StoreError, StreamName};
+use super::secret::Secret;
+use super::store::{Agreed, Forgotten, Store, StoreError, StreamName};
 
 /// Clones share what they keep.
 #[derive(Clone, Debug)]

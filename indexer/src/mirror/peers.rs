@@ -1,7 +1,7 @@
 //! What other indexers have: their secret and their live streams, and images of those.
 //!
-//! Asked at the start only. A peer that does not answer, is starting itself, or is of a release that gives no images, has
-//! nothing.
+//! Asked at the start, and where their block keys turn out to be of another secret. A peer that does not answer, or is of a
+//! release that gives no images, has nothing; one that is starting itself has a secret to begin with, and no images.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,7 +16,8 @@ use warmpath_proto::v1::images_client::ImagesClient;
 use warmpath_proto::v1::{GetImagesRequest, ImageName, ListImagesRequest, ListImagesResponse};
 
 use super::room::{IMAGE_BYTES_MAX, Room};
-use super::store::{Secret, StreamName};
+use super::secret::{Claim, DatedSecret, Secret};
+use super::store::StreamName;
 use crate::books::IndexerId;
 use crate::config::HostPort;
 use crate::resolve::Resolver;
@@ -42,7 +43,7 @@ pub struct Peers {
 pub(super) struct Offer {
     client: ImagesClient<Channel>,
     peer: SocketAddr,
-    pub(super) secret: Secret,
+    pub(super) claim: Claim,
     /// With the time at which the engine made its last batch, in microseconds since 1970.
     pub(super) streams: HashMap<StreamName, u64>,
 }
@@ -125,11 +126,13 @@ async fn list(
 impl Offer {
     /// None: it does not tell a usable secret.
     fn of(client: ImagesClient<Channel>, peer: SocketAddr, answer: ListImagesResponse) -> Option<Self> {
-        let secret = Secret::try_from(answer.secret).ok()?;
+        let has_begun = !answer.secret.is_empty();
+        let secret = if has_begun { answer.secret } else { answer.candidate };
+        let dated = DatedSecret { made_us: answer.secret_made_us, secret: Secret::try_from(secret).ok()? };
         let streams = answer.images.into_iter().take(STREAMS_MAX);
         let streams = streams
             .map(|entry| (StreamName { endpoint: entry.endpoint, rank: entry.rank }, entry.last_made_us));
-        Some(Self { client, peer, secret, streams: streams.collect() })
+        Some(Self { client, peer, claim: Claim { dated, has_begun }, streams: streams.collect() })
     }
 
     /// Images of these streams: those that have come whole by `end`.

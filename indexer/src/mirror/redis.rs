@@ -16,7 +16,8 @@ use ::redis::cmd;
 use bytes::Bytes;
 
 use super::room::Room;
-use super::store::{Agreed, Forgotten, Secret, Store, StoreError, StreamName};
+use super::secret::Secret;
+use super::store::{Agreed, Forgotten, Store, StoreError, StreamName};
 
 mod access;
 mod backoff;

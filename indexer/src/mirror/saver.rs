@@ -10,7 +10,8 @@ use warmpath_kv::{StreamId, Trust};
 
 use super::format;
 use super::metrics::MirrorMetrics;
-use super::store::{Secret, Store, StoreError, StreamName};
+use super::secret::Secret;
+use super::store::{Store, StoreError, StreamName};
 use crate::ingest::{Ingest, StreamStatus};
 
 /// Streams in a row that cannot be saved, after which a round ends: it is not them, then.

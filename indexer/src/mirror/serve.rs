@@ -19,6 +19,7 @@ use warmpath_proto::v1::{GetImagesRequest, ImageEntry, ImagePart, ListImagesRequ
 
 use super::format;
 use super::metrics::MirrorMetrics;
+use super::secret::{DatedSecret, Keyring};
 use super::store::StreamName;
 use crate::books::IndexerId;
 use crate::ingest::{Ingest, StreamStatus};
@@ -37,6 +38,7 @@ pub struct ImageService {
     own: IndexerId,
     ingest: Arc<Ingest>,
     index: Arc<RwLock<Index>>,
+    keyring: Keyring,
     turns: Arc<Semaphore>,
     metrics: MirrorMetrics,
 }
@@ -48,9 +50,10 @@ impl ImageService {
         own: IndexerId,
         ingest: Arc<Ingest>,
         index: Arc<RwLock<Index>>,
+        keyring: Keyring,
         metrics: MirrorMetrics,
     ) -> Self {
-        Self { own, ingest, index, turns: Arc::new(Semaphore::new(SERVED_MAX)), metrics }
+        Self { own, ingest, index, keyring, turns: Arc::new(Semaphore::new(SERVED_MAX)), metrics }
     }
 
     fn live(&self) -> impl Iterator<Item = StreamStatus> {
@@ -81,8 +84,17 @@ impl Images for ImageService {
         &self,
         _request: Request<ListImagesRequest>,
     ) -> Result<Response<ListImagesResponse>, Status> {
-        if self.ingest.is_held() {
-            return Err(status::starting());
+        // First, as the secret is changed while streams are held only.
+        let is_held = self.ingest.is_held();
+        let DatedSecret { made_us, secret } = self.keyring.get();
+        let indexer_id = self.own.get().into();
+        if is_held {
+            return Ok(Response::new(ListImagesResponse {
+                indexer_id,
+                secret_made_us: made_us,
+                candidate: secret.to_vec(),
+                ..ListImagesResponse::default()
+            }));
         }
         let images = self.live().map(|stream| ImageEntry {
             endpoint: stream.endpoint,
@@ -90,9 +102,11 @@ impl Images for ImageService {
             last_made_us: stream.last_made_us,
         });
         Ok(Response::new(ListImagesResponse {
-            indexer_id: self.own.get().into(),
-            secret: self.index.read().secret().to_vec(),
+            indexer_id,
+            secret: secret.to_vec(),
             images: images.collect(),
+            secret_made_us: made_us,
+            candidate: Vec::new(),
         }))
     }
 

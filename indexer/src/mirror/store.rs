@@ -11,9 +11,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::room::Room;
-
-/// Of the block keys.
-pub type Secret = [u8; 16];
+use super::secret::Secret;
 
 /// A stream by what all indexers call it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

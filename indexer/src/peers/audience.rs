@@ -41,8 +41,10 @@ impl Audience {
 
     /// What of a batch is for this follower. None: nothing.
     pub(super) fn part_of(self, mut batch: LedgerChanges) -> Option<LedgerChanges> {
+        // One without changes tells of its sender, so it is for all.
+        let is_for_all = batch.snapshot || batch.changes.is_empty();
         batch.changes.retain_mut(|change| self.is_for(change));
-        (batch.snapshot || !batch.changes.is_empty()).then_some(batch)
+        (is_for_all || !batch.changes.is_empty()).then_some(batch)
     }
 
     fn is_for(self, change: &mut LedgerChange) -> bool {
@@ -124,6 +126,8 @@ mod tests {
     fn a_batch_of_nothing_is_told_only_where_it_ends_what_was() {
         let none = batch(vec![(0, What::Sighting(Sighting::default()))]);
         assert_eq!(heard(2, 0, &none), None);
+        let empty = LedgerChanges { changes: Vec::new(), ..none.clone() };
+        assert_eq!(heard(2, 0, &empty), Some(Vec::new()), "it was made to tell who its sender is");
         assert_eq!(heard(2, 0, &LedgerChanges { snapshot: true, ..none }), Some(Vec::new()));
     }
 }

@@ -10,19 +10,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::gauge::Gauge;
 use thiserror::Error;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 use warmpath_kv::Millis;
+use warmpath_kv::index::Reader;
 use warmpath_proto::v1::peer_client::PeerClient;
 use warmpath_proto::v1::{FollowRequest, LedgerChanges};
 
 use super::BATCH_CHANGES_MAX;
 use super::audience::PROTOCOL;
 use super::convert;
+use super::followed::{Claim, Followed};
 use super::metrics::{HeardLabels, PeerMetrics, ReportLabels};
 use super::roster::Listed;
 use crate::books::{Books, Change, IndexerId, PeerChange, Placed, What};
@@ -31,7 +32,6 @@ use crate::config::HostPort;
 use crate::fleet::{Snapshot, View};
 use crate::ledger::DecisionId;
 use crate::logs::News;
-use crate::lookups::Lookups;
 use crate::report::Reporter;
 
 /// A connection that is not there by now is not there.
@@ -71,23 +71,10 @@ pub struct Ear {
     /// For what gateways reported to the peer, and for what it saw of endpoints.
     pub reporter: Reporter,
     /// For the blocks that its picks will bring.
-    pub cached: Arc<Lookups>,
+    pub cached: Reader,
     /// The peers that all followers of this indexer follow.
     pub followed: Followed,
     pub metrics: PeerMetrics,
-}
-
-/// Which peers are followed: each by one, whatever its names, as what it saw of an endpoint would count twice.
-#[derive(Clone, Debug, Default)]
-pub struct Followed(Arc<Mutex<HashSet<IndexerId>>>);
-
-/// One of them, for as long as this lives.
-#[derive(Debug)]
-struct Claim {
-    followed: Followed,
-    peer: IndexerId,
-    /// Counts those under its configured name.
-    count: Gauge,
 }
 
 /// What is kept of one connection to a peer.
@@ -209,13 +196,16 @@ impl Follower {
             if sender == ear.books.lock().own() {
                 return FollowError::Myself;
             }
-            if claim.as_ref().is_none_or(|claim| claim.peer != sender) {
+            if claim.as_ref().is_none_or(|claim| claim.peer() != sender) {
                 let count = ear.metrics.connected_to(&self.name);
                 let Some(new) = ear.followed.claim(sender, count) else { return FollowError::Twice };
                 claim = Some(new);
                 *pause = RETRY_FIRST;
                 told.clear();
                 tracing::info!(peer = %self.name, address = %self.address, "a peer is followed");
+            }
+            if let Some(claim) = &claim {
+                claim.note(batch.secret_check);
             }
             ear.apply(sender, batch, &mut session);
         }
@@ -344,26 +334,6 @@ impl FollowError {
             Self::Twice => "twice",
             Self::Grown => "grown",
         }
-    }
-}
-
-// === impl Followed ===
-
-impl Followed {
-    /// None: another follower has it.
-    fn claim(&self, peer: IndexerId, count: Gauge) -> Option<Claim> {
-        let is_new = self.0.lock().insert(peer);
-        is_new.then(|| {
-            count.inc();
-            Claim { followed: self.clone(), peer, count }
-        })
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.count.dec();
-        self.followed.0.lock().remove(&self.peer);
     }
 }
 

@@ -32,6 +32,8 @@ pub struct PeerMetrics {
     pub heard: Family<HeardLabels, Counter>,
     pub reports: Family<ReportLabels, Counter>,
     pub expected_blocks: Counter,
+    pub other_keys: Gauge,
+    pub secrets_taken: Counter,
 }
 
 impl PeerMetrics {
@@ -62,6 +64,16 @@ impl PeerMetrics {
             "peer_expected_blocks",
             "Blocks that peers told to expect in a cache, of all block sizes",
             self.expected_blocks.clone(),
+        );
+        registry.register(
+            "peer_other_keys",
+            "Indexers that are followed and make their block keys with another secret, so that the blocks which they tell of mean nothing here",
+            self.other_keys.clone(),
+        );
+        registry.register(
+            "peer_secrets_taken",
+            "Older secrets of block keys that peers turned out to have after the start, and that were taken in place of our own",
+            self.secrets_taken.clone(),
         );
     }
 }

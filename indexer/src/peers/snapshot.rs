@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use warmpath_kv::Millis;
 use warmpath_proto::v1::LedgerChanges;
 
-use super::{BATCH_CHANGES_MAX, Name, in_batches};
+use super::{BATCH_CHANGES_MAX, Name, in_batches, nothing_of};
 use crate::books::{Books, Change, Open, Seen};
 use crate::clock::Clock;
 use crate::fleet::{Endpoint, FirstToken, Standing, View};
@@ -49,12 +49,7 @@ impl Snapshot {
         let mut first = in_batches(name, &open);
         match first.first_mut() {
             Some(first) => first.snapshot = true,
-            None => first.push(LedgerChanges {
-                indexer_id: name.own.get().into(),
-                snapshot: true,
-                changes: Vec::new(),
-                secret_check: name.secret_check,
-            }),
+            None => first.push(LedgerChanges { snapshot: true, ..nothing_of(name) }),
         }
         let now = clock.now();
         let seen: Vec<Change> = fleet.endpoints.iter().flat_map(|endpoint| seen_of(endpoint, now)).collect();

@@ -8,7 +8,6 @@ use crate::answers::ResponseKey;
 use crate::books::{DecisionIds, Placed};
 use crate::fleet::{EndpointSpec, Fleet, Observation};
 use crate::ledger::{Event, Forecast};
-use crate::lookups::Lookups;
 
 /// Everything that one indexer has, and its view of two endpoints.
 struct Indexer {
@@ -30,7 +29,7 @@ impl Indexer {
         let own = IndexerId::new(1).unwrap();
         let books = Arc::new(Mutex::new(Books::new(own, 1 << 20)));
         let index = Index::new(KeyHasher::new([1; 16]), IndexLimits::default());
-        let cached = Arc::new(Lookups::new(index.reader()));
+        let cached = index.reader();
         let publisher = Publisher::new(books.clone(), cached, PeerMetrics::default());
         Self { books, view, publisher, ids: DecisionIds::new(own) }
     }

@@ -9,11 +9,6 @@ pub fn invalid(invalid: Invalid) -> Status {
     Status::invalid_argument(invalid.to_string())
 }
 
-/// Nothing can be told yet; another indexer may.
-pub fn starting() -> Status {
-    Status::unavailable("this indexer is starting itself")
-}
-
 /// Others are served; later there may be a turn.
 pub fn served_at_once(count: usize) -> Status {
     Status::resource_exhausted(format!("{count} others are served at the moment"))

@@ -1239,12 +1239,19 @@ pub struct ListImagesResponse {
     /// The sender's id: random, made at its start. Never 0.
     #[prost(fixed64, tag = "1")]
     pub indexer_id: u64,
-    /// 16 bytes.
+    /// 16 bytes. Empty while the sender is starting.
     #[prost(bytes = "vec", tag = "2")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
     /// The live streams.
     #[prost(message, repeated, tag = "3")]
     pub images: ::prost::alloc::vec::Vec<ImageEntry>,
+    /// When the secret, or the candidate, was made, in microseconds since 1970. The oldest counts. 0: not known, or kept by a
+    /// mirror: before all others.
+    #[prost(uint64, tag = "4")]
+    pub secret_made_us: u64,
+    /// While the sender is starting: the secret that it will begin with unless it hears of one that counts more. 16 bytes.
+    #[prost(bytes = "vec", tag = "5")]
+    pub candidate: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ImageEntry {

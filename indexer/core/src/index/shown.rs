@@ -30,6 +30,7 @@ const SPECULATED_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Shown {
+    hasher: KeyHasher,
     pub(super) chains: Chains,
     pub(super) cards: Cards,
     pub(super) speculations: Speculations,
@@ -46,7 +47,6 @@ pub(super) struct SharedShown(Arc<RwLock<Shown>>);
 #[derive(Clone, Debug)]
 pub struct Reader {
     shown: SharedShown,
-    hasher: KeyHasher,
 }
 
 /// A speculation that is being made.
@@ -100,12 +100,19 @@ impl Shown {
 // === impl SharedShown ===
 
 impl SharedShown {
-    pub(super) fn new(blocks_max: usize, speculative_max: usize) -> Self {
+    pub(super) fn new(hasher: KeyHasher, blocks_max: usize, speculative_max: usize) -> Self {
         Self(Arc::new(RwLock::new(Shown {
+            hasher,
             chains: Chains::new(blocks_max),
             cards: Cards::default(),
             speculations: Speculations::new(speculative_max),
         })))
+    }
+
+    /// Shows from now on what `other` showed, to all who look.
+    pub(super) fn show(&self, other: &Self) {
+        let mut others = other.write();
+        std::mem::swap(&mut *self.write(), &mut *others);
     }
 
     #[inline]
@@ -129,8 +136,8 @@ impl SharedShown {
 // === impl Reader ===
 
 impl Reader {
-    pub(super) fn new(shown: SharedShown, hasher: KeyHasher) -> Self {
-        Self { shown, hasher }
+    pub(super) fn new(shown: SharedShown) -> Self {
+        Self { shown }
     }
 
     /// How to make the keys of prompts now: with every layout of blocks that a stream has shown, or is guessed to have.
@@ -138,16 +145,18 @@ impl Reader {
     pub fn key_plan(&self) -> KeyPlan {
         let shown = self.shown.read();
         let mut layouts: Vec<_> = shown.cards.streams().filter_map(|stream| stream.layout).collect();
+        let hasher = shown.hasher.clone();
         drop(shown);
         layouts.sort_unstable();
         layouts.dedup();
-        KeyPlan { hasher: self.hasher.clone(), layouts }
+        KeyPlan { hasher, layouts }
     }
 
     /// Key of a fixed text: equal where block keys are made with the same secret, and tells nothing of it.
     #[must_use]
     pub fn secret_check(&self) -> u64 {
-        self.hasher.root(&Namespace { model: "warmpath peers", lora: None, salt: None }).0
+        let hasher = self.shown.read().hasher.clone();
+        hasher.root(&Namespace { model: "warmpath peers", lora: None, salt: None }).0
     }
 
     /// Leading tokens of the prompt that each scored stream holds, at most all but the last token, in whole blocks.

@@ -17,13 +17,15 @@ use crate::books::IndexerId;
 use crate::clock::Clock;
 use crate::ingest::{self, IngestConfig};
 use crate::lifecycle::Readiness;
-use crate::rpc::status;
 
 /// A peer that has what it is told to have.
 #[derive(Clone, Default)]
 struct Scripted {
     id: u64,
     secret: Secret,
+    /// When it made it; 0, as of a release that does not say.
+    made_us: u64,
+    is_starting: bool,
     /// With the time that it tells of each.
     images: Vec<(Saved, u64)>,
     /// Parts after which it says nothing more, and keeps the connection.
@@ -45,8 +47,15 @@ impl Images for Scripted {
             rank: saved.name.rank,
             last_made_us: *last_made_us,
         });
-        let (indexer_id, secret) = (self.id, self.secret.to_vec());
-        Ok(tonic::Response::new(ListImagesResponse { indexer_id, secret, images: images.collect() }))
+        let (begun, candidate) =
+            if self.is_starting { (&[][..], &self.secret[..]) } else { (&self.secret[..], &[][..]) };
+        Ok(tonic::Response::new(ListImagesResponse {
+            indexer_id: self.id,
+            secret: begun.to_vec(),
+            images: images.collect(),
+            secret_made_us: self.made_us,
+            candidate: candidate.to_vec(),
+        }))
     }
 
     async fn get(
@@ -107,7 +116,9 @@ async fn gathered(
         peers: Some((Peers::new(names, IndexerId::new(7).unwrap()), readiness.wait_for("images of peers"))),
     };
     let metrics = MirrorMetrics::default();
-    let mut loaded = gather(sources, [9; 16], patience, &metrics).await;
+    let keyring = Keyring::new(DatedSecret { made_us: 900, secret: [9; 16] });
+    let mut loaded = gather(sources, &keyring, patience, &metrics).await;
+    assert_eq!(keyring.get().secret, loaded.secret);
     assert!(readiness.pending().is_empty(), "every guard is gone");
     loaded.saved.sort_unstable_by_key(|saved| saved.name.clone());
     (loaded, metrics)
@@ -135,7 +146,7 @@ async fn of_store_and_peers_the_fresher_image_wins_for_each_stream() {
         peers.push(serve(peer, &stop).await);
     }
     let (loaded, metrics) = gathered(None, &peers, LONG).await;
-    assert_eq!(loaded.secret, secret, "of whom most is known");
+    assert_eq!(loaded.secret, secret, "of one age the smaller");
     assert_eq!(made(&loaded), [(0, 10), (1, 20), (2, 10), (3, 5)]);
     assert_eq!(metrics.taken.get(), 4);
 
@@ -165,12 +176,13 @@ async fn peers_that_are_gone_hang_or_lie_cost_bounded_time_and_nothing_else() {
     let stop = CancellationToken::new();
     let secret = [1; 16];
     let of = |rank| (image(rank, secret, 1), 1);
-    let hanging = Scripted { id: 1, secret, images: vec![of(0), of(1)], hangs_after: Some(3) };
+    let hanging =
+        Scripted { id: 1, secret, images: vec![of(0), of(1)], hangs_after: Some(3), ..Scripted::default() };
     let mut damaged = image(2, secret, 1);
     damaged.image.lengths.push(u32::MAX);
     let mut twice = of(3);
     twice.1 = 2;
-    let lying = Scripted { id: 2, secret, images: vec![(damaged, 1), of(3), twice], hangs_after: None };
+    let lying = Scripted { id: 2, secret, images: vec![(damaged, 1), of(3), twice], ..Scripted::default() };
     // Accepts, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let peers = [
@@ -193,19 +205,68 @@ async fn peers_that_are_gone_hang_or_lie_cost_bounded_time_and_nothing_else() {
     stop.cancel();
 }
 
+fn starting(made_us: u64, secret: u8) -> Scripted {
+    Scripted { id: secret.into(), secret: [secret; 16], made_us, is_starting: true, ..Scripted::default() }
+}
+
 #[tokio::test]
-async fn who_starts_itself_gives_nothing() {
+async fn of_those_that_start_together_the_oldest_secret_is_taken_and_of_those_that_have_begun_before_all() {
+    let stop = CancellationToken::new();
+    let (younger, older, oldest) = (starting(901, 1), starting(890, 2), starting(880, 3));
+    let begun = Scripted { is_starting: false, ..starting(950, 4) };
+    let mut peers = Vec::new();
+    for (peer, secret) in [(younger, 9), (older, 2), (oldest, 3), (begun, 4)] {
+        peers.push(serve(peer, &stop).await);
+        let (loaded, metrics) = gathered(None, &peers, LONG).await;
+        assert_eq!((loaded.secret, metrics.taken.get()), ([secret; 16], 0));
+    }
+    let store = MemoryStore::new(LONG);
+    store.agree([5; 16]).await.unwrap();
+    assert_eq!(gathered(Some(store), &peers, LONG).await.0.secret, [5; 16], "a store's secret counts");
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn who_has_begun_takes_an_older_secret_with_its_images_and_no_younger_one() {
+    let stop = CancellationToken::new();
+    let of = |secret: u8, made_us| Scripted {
+        images: vec![(image(secret.into(), [secret; 16], 1), 1)],
+        is_starting: false,
+        ..starting(made_us, secret)
+    };
+    let mut names = Vec::new();
+    for peer in [of(1, 20), of(2, 10), starting(1, 3)] {
+        names.push(serve(peer, &stop).await.parse().unwrap());
+    }
+    let peers = Peers::new(names, IndexerId::new(7).unwrap());
+    let metrics = MirrorMetrics::default();
+    let own = |made_us, secret: u8| DatedSecret { made_us, secret: [secret; 16] };
+    let (taken, loaded) = gather_from(&peers, own(15, 9), LONG, &metrics).await.unwrap();
+    assert_eq!((taken, loaded.secret), (own(10, 2), [2; 16]));
+    assert_eq!(loaded.saved.iter().map(|saved| saved.name.rank).collect::<Vec<_>>(), [2]);
+    for own in [own(9, 9), own(10, 2), DatedSecret::of_mirror([9; 16])] {
+        assert!(gather_from(&peers, own, LONG, &metrics).await.is_none(), "{own:?}");
+    }
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn who_starts_itself_gives_no_images_and_the_secret_that_it_will_begin_with() {
     let stop = CancellationToken::new();
     let index = Arc::new(RwLock::new(Index::new(KeyHasher::new([1; 16]), IndexLimits::default())));
     let ingest = ingest::start_held(IngestConfig::default(), index.clone(), Clock::start()).unwrap();
     let ingest = Arc::new(ingest);
-    let id = IndexerId::new(1).unwrap();
-    let service = ImageService::new(id, ingest.clone(), index, MirrorMetrics::default());
-    let asked = service.list(tonic::Request::new(ListImagesRequest {})).await;
-    assert_eq!(asked.unwrap_err().code(), status::starting().code());
+    let (id, dated) = (IndexerId::new(1).unwrap(), DatedSecret { made_us: 800, secret: [1; 16] });
+    let keyring = Keyring::new(dated);
+    let service = ImageService::new(id, ingest.clone(), index, keyring.clone(), MirrorMetrics::default());
+    let told = service.list(tonic::Request::new(ListImagesRequest {})).await.unwrap().into_inner();
+    // A release that knows no candidates takes this for no secret.
+    assert_eq!((told.secret, told.candidate, told.secret_made_us), (vec![], vec![1; 16], 800));
     let peer = serve(service, &stop).await;
-    assert_eq!(gathered(None, std::slice::from_ref(&peer), LONG).await.0.secret, [9; 16]);
+    assert_eq!(gathered(None, std::slice::from_ref(&peer), LONG).await.0.secret, [1; 16]);
+    keyring.set(DatedSecret { made_us: 950, secret: [4; 16] });
+    assert_eq!(gathered(None, std::slice::from_ref(&peer), LONG).await.0.secret, [9; 16], "ours is older");
     ingest.begin_with(Index::new(KeyHasher::new([4; 16]), IndexLimits::default()), Vec::new());
-    assert_eq!(gathered(None, &[peer], LONG).await.0.secret, [4; 16], "and then its secret, if nothing else");
+    assert_eq!(gathered(None, &[peer], LONG).await.0.secret, [4; 16], "it has begun");
     stop.cancel();
 }

@@ -2,6 +2,7 @@ use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use warmpath_kv::index::Reader;
 use warmpath_kv::{Index, IndexLimits, KeyHasher};
 use warmpath_proto::v1::peer_server::PeerServer;
 
@@ -33,7 +34,7 @@ fn endpoints(view: &View) {
 struct Indexer {
     books: Arc<Mutex<Books>>,
     view: Arc<View>,
-    cached: Arc<Lookups>,
+    cached: Reader,
     metrics: PeerMetrics,
     /// Ends what it tells.
     stop: CancellationToken,
@@ -50,7 +51,7 @@ impl Indexer {
         Self {
             books: Arc::new(Mutex::new(Books::new(IndexerId::new(id).unwrap(), room))),
             view: Arc::default(),
-            cached: Arc::new(Lookups::new(index.reader())),
+            cached: index.reader(),
             metrics: PeerMetrics::default(),
             stop: CancellationToken::new(),
         }
@@ -172,14 +173,14 @@ async fn a_peer_with_two_names_is_followed_once() {
     let other = HostPort::new("localhost", peer.port());
     let (first, stop) = (follower.follower(peer, &followed), CancellationToken::new());
     let first = tokio::spawn(first.run(stop.clone()));
-    until("it is followed", || !followed.0.lock().is_empty()).await;
+    until("it is followed", || followed.with_other_keys(0) == 1).await;
     let second = follower.follower(other, &followed);
     let end =
         tokio::time::timeout(PATIENCE, second.follow(&mut RETRY_FIRST.clone(), &mut News::default())).await;
     assert!(matches!(end, Ok(FollowError::Twice)), "{end:?}");
     stop.cancel();
     first.await.unwrap();
-    assert!(followed.0.lock().is_empty(), "the other name may be followed now");
+    assert_eq!(followed.with_other_keys(0), 0, "the other name may be followed now");
 }
 
 /// A headless service names all indexers, this one too, and another set after each step of a rollout.

@@ -33,6 +33,17 @@ impl Index {
         restored
     }
 
+    /// Becomes `other`, for those who look too, and gives what it was. Who is in the middle of a decision goes on with keys of
+    /// before, and finds nothing.
+    #[must_use = "dropping it takes long, and is better done without a lock"]
+    pub fn become_other(&mut self, other: Self) -> Self {
+        self.shown.show(&other.shown);
+        let (shown, reader) = (self.shown.clone(), self.reader.clone());
+        let (others_shown, others_reader) = (other.shown.clone(), other.reader.clone());
+        let before = std::mem::replace(self, Self { shown, reader, ..other });
+        Self { shown: others_shown, reader: others_reader, ..before }
+    }
+
     /// `known`: every key that has a place. Where chains begin depends on what came first, and so is another matter in
     /// each process and at each time: blocks are put by their keys.
     fn restore_stream(

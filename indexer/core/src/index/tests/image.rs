@@ -289,3 +289,29 @@ fn images_that_come_twice_or_are_too_large_are_left_out() {
     let restored = Index::restore([9; 16], &[images[0].clone(), images[0].clone()], IndexLimits::default());
     assert_eq!(restored.refused, [(1, ImageError::Damaged("a stream twice"))]);
 }
+
+/// The one who looks keeps its handle, whatever secret the index is under by now.
+#[test]
+fn an_index_that_becomes_another_shows_that_one_to_all_who_look() {
+    let other = || {
+        let mut other = Index::new(KeyHasher::new([3; 16]), IndexLimits::default());
+        other.add_stream(B, "m");
+        other.set_trust(B, Trust::Live);
+        store(&mut other, B, stored(None, &[7], &[5, 6]));
+        other
+    };
+    let (mut index, others_reader) = (index(), other().reader());
+    store(&mut index, A, stored(None, &[1, 2], &[1, 2, 3, 4]));
+    let (reader, stale) = (index.reader(), index.key_plan().keys(&BASE, &[1, 2, 3, 4, 0]));
+    let before = index.become_other(other());
+    assert_eq!(reader.secret_check(), others_reader.secret_check());
+    assert_eq!((hit(&index, B, &[5, 6, 0]), hit(&index, A, &[1, 2, 3, 4, 0])), (2, 0));
+    let mut hits = Hits::default();
+    reader.hits(&stale, &mut hits);
+    assert_eq!(hits.tokens(A), 0, "keys of before are nobody's");
+    assert!(reader.stream(A).is_none() && reader.stream(B).is_some());
+    assert_eq!(hit(&before, A, &[1, 2, 3, 4, 0]), 4, "and the other is what it was");
+    // It goes on by its own secret.
+    store(&mut index, B, stored(Some(7), &[8], &[7, 8]));
+    assert_eq!(hit(&index, B, &[5, 6, 7, 8, 0]), 4);
+}
