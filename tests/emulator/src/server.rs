@@ -103,7 +103,11 @@ impl Emulator {
     /// Binds all sockets and serves.
     pub async fn start(config: EmulatorConfig) -> Result<Self, StartError> {
         config.check()?;
-        let text = config.tokenizer.as_deref().map(|dir| Text::load(dir, config.output)).transpose()?;
+        let text = config
+            .tokenizer
+            .as_deref()
+            .map(|dir| Text::load(dir, config.output, config.vllm_version))
+            .transpose()?;
         let shared = Arc::new(Shared {
             faults: Arc::new(SharedFaults::new(config.ranks)),
             requests: RequestLog::new(config.requests_kept),

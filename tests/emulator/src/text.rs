@@ -7,6 +7,10 @@ use minijinja::syntax::SyntaxConfig;
 use tokenizers::Tokenizer;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+mod developer;
+
+use crate::version::VllmVersion;
+
 /// Words that generated text is made of; each must be one token that survives decoding and encoding.
 const WORDS_MAX: usize = 256;
 /// Letters of such a word, at least.
@@ -73,6 +77,8 @@ pub(crate) struct Text {
     template: Option<Environment<'static>>,
     special: Vec<(String, String)>,
     words: Vec<u32>,
+    /// The release makes system messages of those of the role `developer`, which the template does not know.
+    converts_developer: bool,
 }
 
 impl std::fmt::Debug for Text {
@@ -85,7 +91,11 @@ const TEMPLATE: &str = "chat";
 
 impl Text {
     /// Loads `tokenizer.json`, `tokenizer_config.json` and, where it exists, `chat_template.jinja`.
-    pub(crate) fn load(dir: &Path, vocabulary: OutputVocabulary) -> Result<Self, TextError> {
+    pub(crate) fn load(
+        dir: &Path,
+        vocabulary: OutputVocabulary,
+        version: VllmVersion,
+    ) -> Result<Self, TextError> {
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_file(&path)
             .map_err(|error| TextError::Tokenizer { path: path.clone(), reason: error.to_string() })?;
@@ -97,6 +107,7 @@ impl Text {
             true => Some(read(&jinja)?),
             false => config.get("chat_template").and_then(|value| value.as_str()).map(str::to_owned),
         };
+        let knows_developer = template.as_ref().is_some_and(|text| text.contains("developer"));
         let template = template.map(compile).transpose().map_err(TextError::Template)?;
         let special = ["bos_token", "eos_token", "pad_token", "unk_token"];
         let special = special.into_iter().filter_map(|name| {
@@ -105,7 +116,8 @@ impl Text {
             Some((name.to_owned(), text.to_owned()))
         });
         let words = words(&tokenizer, vocabulary);
-        Ok(Self { special: special.collect(), tokenizer, template, words })
+        let converts_developer = version.converts_developer() && !knows_developer;
+        Ok(Self { special: special.collect(), tokenizer, template, words, converts_developer })
     }
 
     /// Token ids of a text.
@@ -125,7 +137,11 @@ impl Text {
         for (name, text) in &self.special {
             context.insert(name.clone(), minijinja::Value::from(text.clone()));
         }
-        context.insert("messages".into(), jinja_value(&chat.messages));
+        let mut messages = chat.messages.clone();
+        if self.converts_developer {
+            developer::to_system(&mut messages);
+        }
+        context.insert("messages".into(), jinja_value(&messages));
         let tools = chat.tools.as_ref().map_or(minijinja::Value::from(()), jinja_value);
         context.insert("tools".into(), tools);
         context.insert("add_generation_prompt".into(), chat.add_generation_prompt.into());
@@ -134,8 +150,7 @@ impl Text {
         }
         let mut rendered = environment.get_template(TEMPLATE)?.render(context)?;
         if chat.continue_final_message {
-            let last =
-                chat.messages.as_array().and_then(|list| list.last()?["content"].as_str()).map(str::trim);
+            let last = messages.as_array().and_then(|list| list.last()?["content"].as_str()).map(str::trim);
             let end = last.and_then(|last| Some(rendered.rfind(last)? + last.len()));
             rendered.truncate(end.unwrap_or(rendered.len()));
         }

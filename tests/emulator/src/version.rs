@@ -85,6 +85,11 @@ impl VllmVersion {
         self.since(26)
     }
 
+    /// Whether messages of the role `developer` become system messages for templates that do not know the role.
+    pub fn converts_developer(self) -> bool {
+        self.since(23)
+    }
+
     /// Whether requests may name a session.
     pub fn has_sessions(self) -> bool {
         self.since(30)

@@ -72,6 +72,7 @@ pub(super) struct TokenizeBody {
     tools: Option<Value>,
     chat_template_kwargs: Option<serde_json::Map<String, Value>>,
     add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
     add_special_tokens: Option<bool>,
 }
 
@@ -150,7 +151,7 @@ impl TokenizeBody {
             messages: chat::messages(list),
             tools: self.tools.take().map(|tools| chat::tools(&tools)),
             add_generation_prompt: self.add_generation_prompt.unwrap_or(true),
-            continue_final_message: false,
+            continue_final_message: self.continue_final_message.unwrap_or(false),
             kwargs: self.chat_template_kwargs.take().unwrap_or_default(),
         };
         Ok(loaded(text)?.encode_chat(&chat, false)?)

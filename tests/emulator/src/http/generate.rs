@@ -139,11 +139,13 @@ pub(super) async fn begin(app: &App, order: Order) -> Result<Begun, ApiError> {
         return Err(ApiError::bad_request("cache_salt is empty: give at least one character"));
     }
     let rank = app.rank(order.rank)?;
+    // One too many is refused like any larger number, and takes no memory.
+    let max_tokens = order.max_tokens.min(shared.config.context_len() + 1);
     let words = shared.text.as_ref().map(|text| text.words()).unwrap_or_default();
     let (mut tickets, mut outputs) = (Vec::with_capacity(choices), Vec::with_capacity(choices));
     for prompt in &order.prompts {
         for choice in 0..order.choices_per_prompt {
-            let output = answer::output_tokens(prompt, choice, order.max_tokens, words);
+            let output = answer::output_tokens(prompt, choice, max_tokens, words);
             outputs.push(output.clone());
             let job = Job {
                 prompt: prompt.clone(),

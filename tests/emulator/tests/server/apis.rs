@@ -41,6 +41,24 @@ async fn with_words(name: &str, change: impl FnOnce(&mut EmulatorConfig)) -> Emu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chats_are_tokenized_as_they_are_served() {
+    let emulator = with_words("tokenize", |_| {}).await;
+    let user = json!({"role": "user", "content": "hello"});
+    let developer = json!({"role": "developer", "content": "one"});
+    for (body, ids) in [
+        (json!({"messages": [user, developer]}), &[1, 2, 10, 1, 3, 6, 1, 4][..]),
+        (
+            json!({"messages": [user], "add_generation_prompt": false, "continue_final_message": true}),
+            &[1, 3, 6][..],
+        ),
+    ] {
+        let answer = post(&emulator, "/tokenize", &body).await.json();
+        assert_eq!(answer["tokens"], json!(ids), "{body}");
+    }
+    emulator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_response_goes_on_from_the_one_before_it() {
     let emulator = with_words("responses", |c| c.output = OutputVocabulary::Letters).await;
     let first = json!({"input": "hello river", "instructions": "one", "max_output_tokens": 2});

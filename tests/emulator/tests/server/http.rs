@@ -112,6 +112,7 @@ async fn bad_requests_get_the_engines_answers() {
         (json!({"prompt": null}), 400, "prompt is missing"),
         (json!({"max_tokens": 0}), 400, "max_tokens is 0"),
         (json!({"max_tokens": 5000}), 400, "exceed the context length of 1008 tokens"),
+        (json!({"max_tokens": 9_007_199_254_740_993_u64}), 400, "exceed the context length of 1008 tokens"),
         (json!({"n": 0}), 400, "0 choices"),
         (json!({"cache_salt": ""}), 400, "cache_salt is empty"),
     ];
