@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks a running Warmpath against real engines: does a prefix stay with its replica, and is every prediction right?
 
-    python3 tests/by-hand/real_engines.py http://127.0.0.1:8080 MODEL [--prefixes 8] [--rounds 6] [--seed 1]
+    python3 tests/by-hand/real_engines.py http://127.0.0.1:8080 MODEL [--prefixes 8] [--rounds 6] [--seed 1] [--pause 0.1]
 
 Needs: Envoy with the filter's `response_header: true`; vLLM with `--enable-prompt-tokens-details` (else the answer
 does not say what was cached), its KV events on, and a context of 1,024 tokens or more. The standard library is enough.
 
-Sends text completions and chats that share prefixes, one at a time, and compares for each the receipt of the filter
+Sends text completions and chats that share prefixes, one at a time and apart, and compares for each the receipt of the filter
 (`x-warmpath-cached-tokens`, `x-warmpath-prompt-tokens`) with the engine's own `usage`. Exit status 0: every scored
 request was predicted exactly, and every prefix that a replica still held went back to it.
 """
@@ -16,6 +16,7 @@ import collections
 import json
 import random
 import sys
+import time
 import urllib.request
 
 WORDS = """amber basin cedar delta ember fjord grove harbor inlet jetty kelp lagoon meadow notch orchard prairie quarry
@@ -46,6 +47,8 @@ def main():
     arguments.add_argument("--prefixes", type=int, default=8)
     arguments.add_argument("--rounds", type=int, default=6)
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--pause", type=float, default=0.1,
+                           help="seconds between requests: until an end is reported (50 ms), its load still counts")
     options = arguments.parse_args()
     source = random.Random(options.seed)
     prefixes = [words(source, source.randint(80, 200)) for _ in range(options.prefixes)]
@@ -57,6 +60,7 @@ def main():
         for number in source.sample(range(options.prefixes), options.prefixes):
             for shape in ("completion", "chat"):
                 path, body = body_of(shape, options.model, prefixes[number], words(source, 12))
+                time.sleep(options.pause)
                 answer, headers = post(options.base, path, body)
                 usage = answer["usage"]
                 actual = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
