@@ -8,6 +8,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Where cargo puts programs. What is fetched or is no program of this machine (Envoy, filter.wasm) is in target/ always.
+BIN := $(or $(CARGO_TARGET_DIR),target)/release
+
 .PHONY: help setup setup-run wasm web demo test lint fmt bench bench-index soak-events chaos outage starts mirror-load overhead schedules lab lab-sweep lab-envoy fuzz clean
 
 help:
@@ -63,7 +66,7 @@ test: setup lint wasm web
 
 demo: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/demo
+	$(BIN)/demo
 
 bench: setup
 	cargo bench --benches
@@ -77,7 +80,7 @@ soak-events: EVENTS ?= 10000000
 soak-events: SEED ?= 1
 soak-events:
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/soak-events --events $(EVENTS) --seed $(SEED)
+	$(BIN)/soak-events --events $(EVENTS) --seed $(SEED)
 
 chaos: COUNT ?= 200
 chaos: SEED ?= 1
@@ -85,25 +88,25 @@ chaos: SECONDS ?= 30
 chaos: JOBS ?= 4
 chaos: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/chaos --count $(COUNT) --seed $(SEED) --seconds $(SECONDS) --jobs $(JOBS)
+	$(BIN)/chaos --count $(COUNT) --seed $(SEED) --seconds $(SECONDS) --jobs $(JOBS)
 
 outage: SECONDS ?= 10
 outage: setup wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/outage --seconds $(SECONDS)
+	$(BIN)/outage --seconds $(SECONDS)
 
 starts: setup
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/starts
+	$(BIN)/starts
 
 mirror-load: SECONDS ?= 40
 mirror-load: setup
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/mirror-load --seconds $(SECONDS)
+	$(BIN)/mirror-load --seconds $(SECONDS)
 
 overhead: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/overhead
+	$(BIN)/overhead
 
 schedules: COUNT ?= 100000
 schedules: FROM ?= 0
@@ -112,7 +115,7 @@ schedules:
 	  cargo test --release --package warmpath-kv --test schedules -- --nocapture a_live_stream
 
 # The simulator only: no Envoy, no engines, no tokenizers.
-LAB = target/release/lab
+LAB = $(BIN)/lab
 LAB_FLAGS = $(if $(TRACES),--traces $(TRACES)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(LOADS),--loads $(LOADS))
 
 lab:
@@ -126,7 +129,7 @@ lab-sweep:
 
 lab-envoy: wasm
 	cargo build --release --package warmpath-indexer --package engine-emulator --package warmpath-tests --bins
-	target/release/lab-envoy $(if $(LOADS),--loads $(LOADS))
+	$(BIN)/lab-envoy $(if $(LOADS),--loads $(LOADS))
 
 fuzz: TARGET ?= body
 fuzz: SECONDS ?= 600
