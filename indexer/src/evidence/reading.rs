@@ -1,6 +1,7 @@
 //! What an exposition says: samples by family and labels, and the difference of two. Pure.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,8 @@ impl Samples {
         let samples = self.of(family).filter(|(given, _)| {
             labels.iter().all(|(name, value)| label(given, name).as_deref() == Some(value))
         });
-        samples.map(|(_, value)| value).sum()
+        // From 0 on: the sum of no floats is -0, and is shown as such.
+        samples.map(|(_, value)| value).fold(0.0, Add::add)
     }
 
     /// The values that a label has in a family.
@@ -132,7 +134,8 @@ mod tests {
         assert_eq!(samples.sum("vllm:prefix_cache_hits_total", &[("model_name", "a, b")]), 64.0);
         assert_eq!(samples.sum("warmpath_kv_gaps_total", &[]), 5.0);
         assert_eq!(samples.values("warmpath_decisions_total", "policy"), ["cost", "least_load"]);
-        assert_eq!(samples.sum("vllm:num_requests_running", &[]), 0.0, "not kept");
+        let nothing = samples.sum("vllm:num_requests_running", &[]);
+        assert_eq!(nothing.to_string(), "0", "not kept, and not -0");
     }
 
     #[test]
