@@ -18,6 +18,8 @@ mod blocks;
 mod collector;
 mod draining;
 mod explaining;
+pub mod listener;
+mod query;
 pub mod state;
 
 pub use collector::EndpointCollector;

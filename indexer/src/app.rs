@@ -73,6 +73,9 @@ impl App {
         let admin = bind("listen.admin", config.listen.admin).await?;
         let bound = Bound { grpc: grpc.local_addr()?, admin: admin.local_addr()? };
         tracing::info!(grpc = %bound.grpc, admin = %bound.admin, "listening");
+        if config.endpoints.fixed.is_empty() && config.endpoints.dns.is_empty() {
+            tracing::warn!("no endpoints are configured: every request is left to the proxy's own policy");
+        }
 
         let metrics = Metrics::default();
         let clock = Clock::start();

@@ -287,6 +287,8 @@ impl Config {
 
     /// Checks the text of a configuration file.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        // Some editors put a mark before the first line, which is no part of it.
+        let text = text.trim_start_matches('\u{feff}');
         check::config(serde_yaml_ng::from_str(text).map_err(ConfigError::of_yaml)?)
     }
 

@@ -1,6 +1,6 @@
 //! What can go wrong: [`LoadError`] when a model is set up, [`PromptError`] for one request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::limits::{MAX_JSON_VALUES, MAX_PROMPT_BYTES};
 use crate::version::OverrideError;
@@ -27,6 +27,23 @@ pub enum LoadError {
     BadField { path: PathBuf, field: &'static str, why: String },
     #[error("{}: chat template does not compile: {why}; give a corrected one as chat_template", path.display())]
     BadTemplate { path: PathBuf, why: String },
+}
+
+impl LoadError {
+    /// The file or folder that is at fault; None: none is.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            LoadError::NotADirectory { path }
+            | LoadError::Missing { path, .. }
+            | LoadError::Unreadable { path, .. }
+            | LoadError::TooLarge { path, .. }
+            | LoadError::BrokenJson { path, .. }
+            | LoadError::UnusableTokenizer { path, .. }
+            | LoadError::BadField { path, .. }
+            | LoadError::BadTemplate { path, .. } => Some(path),
+            LoadError::BadRule(_) => None,
+        }
+    }
 }
 
 /// Why a request's token ids cannot be known. No variant carries prompt text.

@@ -4,15 +4,17 @@
 //! Reading takes time in proportion to the blocks, some ten nanoseconds each, and events wait for it: an audit may ask now
 //! and then, a dashboard should not.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
+use super::query::Query;
 
 /// What to show.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// `host:port`, as in `/state`.
     endpoint: String,

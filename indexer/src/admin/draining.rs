@@ -1,17 +1,19 @@
 //! `POST /drain?endpoint=HOST:PORT` and `POST /undrain?…`: an endpoint that is to go gets nothing new; what it has runs on
 //! and counts on. Peers that follow this indexer do so too; of several orders the latest holds.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Admin;
+use super::query::Query;
 use crate::books::Seen;
 use crate::receipts::unix_ms;
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// `host:port`, as in `/state`.
     #[serde(default)]

@@ -1,13 +1,14 @@
 //! `/receipts`: what the last decisions went by. `POST /explain`: what one would go by, without routing anything.
 
 use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use serde::Deserialize;
 use warmpath_core::rank::Policy;
 
 use super::Admin;
+use super::query::Query;
 use crate::explain;
 use crate::receipts::{Receipt, Wanted};
 
@@ -16,6 +17,7 @@ const LIMIT_DEFAULT: usize = 20;
 
 /// Which receipts to show.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// As in the header `x-warmpath-decision`.
     decision: Option<String>,
@@ -28,6 +30,7 @@ pub(super) struct Selection {
 
 /// How the body came.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Way {
     #[serde(default = "chat")]
     path: String,

@@ -16,7 +16,7 @@ use warmpath_proto::v1::scorer_server::ScorerServer;
 use super::STATIC_SOURCE;
 use super::metrics::Metrics;
 use super::parts::Core;
-use crate::admin::Admin;
+use crate::admin::{Admin, listener as admin_listener};
 use crate::books::Books;
 use crate::config::Config;
 use crate::fleet::dns::DnsSource;
@@ -155,13 +155,7 @@ fn spawn_dns(
 
 pub(super) fn spawn_admin(tasks: &mut Tasks, listener: TcpListener, admin: Admin) {
     let stop = tasks.stop();
-    tasks.spawn("admin", async move {
-        let served =
-            axum::serve(listener, admin.router()).with_graceful_shutdown(stop.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "the admin listener failed");
-        }
-    });
+    tasks.spawn("admin", admin_listener::serve(listener, admin.router(), stop));
 }
 
 pub(super) fn spawn_reloader(

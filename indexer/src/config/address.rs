@@ -46,7 +46,7 @@ impl FromStr for HostPort {
         let (host, port) = text.rsplit_once(':').ok_or(NotAnAddress)?;
         let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let bracketed = inside.is_some_and(|inside| inside.parse::<Ipv6Addr>().is_ok());
-        let plain = !host.contains([':', '/', '[', ']', ' ']) && !host.is_empty();
+        let plain = is_host_name(host);
         match port.parse() {
             Ok(port) if port > 0 && (bracketed || plain) => Ok(Self::new(host, port)),
             _ => Err(NotAnAddress),
@@ -66,6 +66,12 @@ impl Serialize for HostPort {
     }
 }
 
+/// Whether a resolver may know it: letters, digits, hyphens, dots, and the underscores of some clusters. No `*`, at which one
+/// can listen only.
+pub(super) fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+}
+
 // === impl StreamAddress ===
 
 impl StreamAddress {
@@ -78,6 +84,10 @@ impl StreamAddress {
             IpAddr::V4(v4) => Self::new(v4.to_string(), port),
             IpAddr::V6(v6) => Self::new(format!("[{v6}]"), port),
         }
+    }
+
+    pub fn host_port(&self) -> &HostPort {
+        &self.0
     }
 
     /// The address of data-parallel rank `rank`, whose port is that much higher. None: there is no such port.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::thread::available_parallelism;
 
 use serde_yaml_ng::Value;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::fields::{Fields, Problems};
 use super::*;
@@ -183,10 +185,20 @@ fn log(mut fields: Fields, p: &mut Problems) -> Log {
         }
     };
     let level = fields.text("level", p).unwrap_or_else(|| defaults::LOG_LEVEL.to_owned());
-    if level.parse::<tracing_subscriber::EnvFilter>().is_err() {
-        let remedy = "expected a filter such as \"info\" or \"info,warmpath_indexer::peers=debug\"";
+    if !is_filter(&level) {
+        let remedy = "expected off, error, warn, info, debug or trace, or a filter such as \"info,warmpath_indexer::peers=debug\"";
         p.note(&fields.path_of("level"), Some(&Value::String(level.clone())), remedy);
     }
     fields.finish(p);
     Log { format, level }
+}
+
+/// A word alone would be the name of a module, and silence everything else: a misspelt level is never meant so.
+fn is_filter(text: &str) -> bool {
+    let words_are_levels = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.contains(['=', ':', '[']))
+        .all(|word| word.is_empty() || word.parse::<LevelFilter>().is_ok());
+    words_are_levels && text.parse::<EnvFilter>().is_ok()
 }

@@ -286,11 +286,17 @@ impl Fields {
     }
 }
 
-/// Text that is not empty. A number is taken as it is written: versions look like numbers.
+/// Text that is not empty. A whole number is taken as it is written; of any other the digits are lost that say nothing of a
+/// number, but are a part of a version: 0.30 is 0.3.
 fn text_of(path: &str, value: Value, problems: &mut Problems) -> Option<String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Some(text),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+        Value::Number(_) => {
+            let remedy = "write it in quotes, with all its digits: as a number 0.30 is the same as 0.3";
+            problems.note(path, Some(&value), remedy);
+            None
+        }
         other => {
             problems.note(path, Some(&other), "expected text that is not empty");
             None

@@ -10,7 +10,7 @@ policy:
   { name: longest_prefix, lambda: 2, mu_tokens: 10.5, memory: 3, behind: 0.2, recent: 0.5, agree: 1.5, weights: { kv: 7 }, sticky: { gate_tokens: 9 }, zone: b,
     split: [{ name: cost, percent: 30 }, { name: sticky, percent: 20 }], split_by: request }
 models:
-  - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: 0.32 }
+  - { name: qwen3, aliases: [tiny, 7], adapters: [sql, support], tokenizer_dir: /models/qwen3, chat_template: null, engine_version: "0.32" }
   - name: other
     content_format: openai
     max_model_len: 40960
@@ -205,6 +205,17 @@ fn values_that_make_no_sense_are_refused() {
         ),
         ("receipts: { log_percent: .nan }", "receipts.log_percent"),
         ("peers: [\"h:1\", \"g:1\", \"h:1\"]", "peers[2]"),
+        ("models: [{ name: m, engine_version: 0.30 }]", "models[0].engine_version"),
+        ("models: [{ name: m, engine_version: \"v32\" }]", "models[0].engine_version"),
+        ("models: [{ name: m, aliases: [1e3] }]", "models[0].aliases[0]"),
+        ("models: [{ name: m, rendering: { nonsense: true } }]", "models[0].rendering.nonsense"),
+        (
+            "models: [{ name: m }]\nendpoints: { dns: [{ name: \"n:8000\", port: 1 }] }",
+            "endpoints.dns[0].name",
+        ),
+        ("log: { level: verbose }", "log.level"),
+        ("log: { level: \"info,peers\" }", "log.level"),
+        ("peers: [\"*:1\"]", "peers[0]"),
         ("peers: [\"[]:1\"]", "peers[0]"),
         ("peers: [\"[a b]:1\"]", "peers[0]"),
         ("peers: [\"::1:1\"]", "peers[0]"),
@@ -213,6 +224,49 @@ fn values_that_make_no_sense_are_refused() {
         assert_eq!(problems(text), [path], "{text}");
     }
     assert_eq!(problems("policy: { lambda: 1e9, mu_tokens: 0 }\npeers: [\"[::1]:1\"]"), [""; 0]);
+}
+
+/// Events of one engine that are taken for those of two promise each of them the other's cache.
+#[test]
+fn sockets_of_events_belong_to_one_rank_each() {
+    let endpoints = |first: &str, second: &str| {
+        let of = |port: u16, more: &str| format!("{{ address: \"10.0.0.1:{port}\", {more} }}");
+        format!("models: [{{ name: m }}]\nendpoints: {{ static: [{}, {}] }}", of(1, first), of(2, second))
+    };
+    let first = "events: \"tcp://h:5557\", replay: \"tcp://h:5657\"";
+    for (second, path) in [
+        (first, "endpoints.static[1].events"),
+        ("events: \"tcp://h:5657\"", "endpoints.static[1].events"),
+        ("events: \"tcp://h:5555\", ranks: 3", "endpoints.static[1].events"),
+        ("events: \"tcp://i:5557\", replay: \"tcp://i:5557\"", "endpoints.static[1].replay"),
+        ("events: \"tcp://i:5557\", replay: \"tcp://i:5558\", ranks: 2", "endpoints.static[1].replay"),
+        ("events: \"tcp://*:5557\"", "endpoints.static[1].events"),
+    ] {
+        let found = problems(&endpoints(first, second));
+        assert_eq!(found.first().map(String::as_str), Some(path), "{second}: {found:?}");
+    }
+    for second in [
+        "events: \"tcp://i:5557\", replay: \"tcp://i:5657\"",
+        "events: \"tcp://h:5558\", replay: \"tcp://h:5658\"",
+        "events: \"tcp://i:5557\", replay: \"tcp://i:5558\", ranks: 2, rank_ports: shared",
+    ] {
+        assert_eq!(problems(&endpoints(first, second)), [""; 0], "{second}");
+    }
+}
+
+#[test]
+fn an_endpoint_without_any_model_says_where_models_are_written() {
+    for more in ["", ", model: m"] {
+        let text = format!("endpoints: {{ static: [{{ address: \"1.2.3.4:5\"{more} }}] }}");
+        let error = Config::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("endpoints.static[0].model: ") && error.contains(" in `models`"), "{error}");
+    }
+}
+
+/// Editors on some systems put one there.
+#[test]
+fn a_mark_of_the_byte_order_is_no_part_of_the_file() {
+    assert_eq!(Config::parse("\u{feff}listen: {}").unwrap(), Config::parse("").unwrap());
 }
 
 #[test]

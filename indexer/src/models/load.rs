@@ -16,8 +16,9 @@ use crate::config::{BlockHash, ContentFormat, ModelConfig};
 pub(super) enum ModelError {
     #[error("models[{index}].engine_version: {source}")]
     Version { index: usize, source: ParseVersionError },
-    #[error("models[{index}].tokenizer_dir: {source}")]
-    Files { index: usize, source: LoadError },
+    /// `key` is the one that names the file at fault.
+    #[error("models[{index}].{key}: {source}")]
+    Files { index: usize, key: &'static str, source: LoadError },
 }
 
 /// Earlier releases take random bytes where no seed is set.
@@ -96,10 +97,23 @@ fn renderer(
         rule_overrides: config.rendering.clone(),
         ..ModelFiles::in_dir(dir)
     };
-    let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files { index, source })?;
+    let renderer = ModelPrompt::load(&files).map_err(|source| ModelError::Files {
+        index,
+        key: key_of(&source, config),
+        source,
+    })?;
     log_encoder(&config.name, renderer.encoder());
     log_cuts(&config.name, renderer.cuts());
     Ok(Some(Arc::new(renderer)))
+}
+
+/// The key of a model's configuration that is to be looked at.
+fn key_of(error: &LoadError, config: &ModelConfig) -> &'static str {
+    match error.path() {
+        None => "rendering",
+        path if path == config.chat_template.as_deref() => "chat_template",
+        Some(_) => "tokenizer_dir",
+    }
 }
 
 /// Where the model's prompts can be cut to be remembered, and why not at more places.

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use warmpath_indexer::admin::listener::CONNECTIONS_MAX;
+
 use crate::support::{Indexer, config, tokens};
 
 #[tokio::test]
@@ -25,10 +29,44 @@ async fn pages_answer_and_metrics_have_the_prefix() {
         ("/", 200, "GET  /metrics"),
         ("/nothing", 404, "/nothing is no page here; there are\nGET  /metrics"),
         ("/drain", 405, "/drain does not take GET; there are\nGET  /metrics"),
+        (
+            "/receipts?limit=x",
+            400,
+            "the query of /receipts cannot be read: limit: invalid digit found in string; there",
+        ),
+        (
+            "/receipts?endpont=a",
+            400,
+            "the query of /receipts cannot be read: endpont: unknown field `endpont`, expected",
+        ),
+        (
+            "/blocks?rank=1",
+            400,
+            "the query of /blocks cannot be read: missing field `endpoint`; there are\nGET",
+        ),
     ] {
         let answer = indexer.get(page).await;
         assert!(answer.0 == status && answer.1.starts_with(word), "{page}: {answer:?}");
     }
+    indexer.stop().await;
+}
+
+/// Half a request on each of many connections keeps nobody else from being answered, and no descriptors.
+#[tokio::test]
+async fn connections_without_end_keep_no_page_from_being_read() {
+    let indexer = Indexer::start(&config(&["10.0.0.1:8000"])).await;
+    let mut halves = Vec::new();
+    for _ in 0..CONNECTIONS_MAX + 40 {
+        let mut half = TcpStream::connect(indexer.bound.admin).await.unwrap();
+        half.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nx-never:").await.unwrap();
+        halves.push(half);
+    }
+    assert_eq!(indexer.get("/livez").await.0, 200);
+    for (number, half) in halves.iter_mut().take(40).enumerate() {
+        let read = half.read(&mut [0; 1]).await;
+        assert!(matches!(read, Ok(0) | Err(_)), "connection {number} is closed for a newer one: {read:?}");
+    }
+    drop(halves);
     indexer.stop().await;
 }
 

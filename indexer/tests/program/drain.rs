@@ -131,6 +131,18 @@ fn a_tokenizer_that_is_not_there_is_a_bad_configuration() {
     }
 }
 
+/// The key that is named is the one to look at.
+#[test]
+fn a_chat_template_that_is_not_there_is_named_by_its_own_key() {
+    let model = Folder::new("no-template");
+    let folder = model.path().display();
+    let yaml =
+        format!("models: [{{ name: m, tokenizer_dir: \"{folder}\", chat_template: /nonexistent.jinja }}]\n");
+    let output = serve(&written(&yaml, "no-template")).arg("--check").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("models[0].chat_template: /nonexistent.jinja: not found"), "{text}");
+}
+
 #[test]
 fn a_check_prints_the_effective_configuration() {
     let path = written(&config(&["10.0.0.1:8000"]), "check");

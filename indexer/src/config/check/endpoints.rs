@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde_yaml_ng::Value;
 
+use super::super::address::is_host_name;
 use super::super::fields::{Fields, Problems};
 use super::super::{
     AddressFamily, DnsEndpoints, Endpoints, ModelConfig, RankPorts, StaticEndpoint, StreamAddress, defaults,
@@ -20,8 +21,12 @@ const GRACE_MS: (u64, u64) = (0, 3_600_000);
 /// Endpoints in a set, as the filter takes them.
 const ENDPOINTS_MAX: usize = 4096;
 
+mod sockets;
+
+use sockets::Sockets;
+
 pub(super) fn checked(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Endpoints {
-    let mut addresses = HashSet::new();
+    let (mut addresses, mut sockets) = (HashSet::new(), Sockets::default());
     let fixed_items = fields.list("static", p);
     if fixed_items.len() > ENDPOINTS_MAX {
         let path = fields.path_of("static");
@@ -36,6 +41,7 @@ pub(super) fn checked(mut fields: Fields, models: &[ModelConfig], p: &mut Proble
                 let found = Value::String(endpoint.address.to_string());
                 p.note(&format!("{path}.address"), Some(&found), "listed before; every endpoint once");
             }
+            sockets.take(&path, &endpoint, p);
             Some(endpoint)
         })
         .collect();
@@ -74,6 +80,10 @@ fn static_endpoint(mut fields: Fields, models: &[ModelConfig], p: &mut Problems)
 
 fn dns_endpoints(mut fields: Fields, models: &[ModelConfig], p: &mut Problems) -> Option<DnsEndpoints> {
     let name = fields.required_text("name", "write the DNS name that resolves to every replica", p);
+    if !name.is_empty() && !is_host_name(&name) {
+        let remedy = "expected a host name alone; its port is written in `port`";
+        p.note(&fields.path_of("name"), Some(&Value::String(name.clone())), remedy);
+    }
     let port = fields.port("port", p);
     if port.is_none() && !p.names(&fields.path_of("port")) {
         p.note(&fields.path_of("port"), None, "write the port of the engines' HTTP listener");
@@ -164,7 +174,8 @@ fn rank_address(
     ports: u32,
     p: &mut Problems,
 ) -> Option<StreamAddress> {
-    let address: StreamAddress = fields.parsed(key, "expected \"tcp://host:port\"", p)?;
+    let remedy = "expected \"tcp://host:port\", the engine's host as it is reached from here";
+    let address: StreamAddress = fields.parsed(key, remedy, p)?;
     if address.of_rank(ports - 1).is_none() {
         let found = Value::String(address.to_string());
         p.note(&fields.path_of(key), Some(&found), "rank r uses port + r; choose a lower port");
@@ -177,6 +188,10 @@ fn model_name(fields: &mut Fields, models: &[ModelConfig], p: &mut Problems) -> 
     let names = || models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
     match (fields.text("model", p), models) {
         (None, [only]) => only.name.clone(),
+        (None, []) => {
+            p.note(&fields.path_of("model"), None, "configure the model that it serves in `models`");
+            String::new()
+        }
         (None, _) => {
             p.note(
                 &fields.path_of("model"),
@@ -184,6 +199,11 @@ fn model_name(fields: &mut Fields, models: &[ModelConfig], p: &mut Problems) -> 
                 format!("write one of the configured models: {}", names()),
             );
             String::new()
+        }
+        (Some(name), []) => {
+            let remedy = "no model is configured; configure this one in `models`";
+            p.note(&fields.path_of("model"), Some(&Value::String(name.clone())), remedy);
+            name
         }
         (Some(name), _) => {
             if !models.iter().any(|model| model.name == name) {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use serde_json::{Map, Value as Json};
 use serde_yaml_ng::Value;
+use warmpath_prompt::{EngineVersion, RenderingRules};
 
 use super::super::fields::{Fields, Problems};
 use super::super::{BlockHash, ContentFormat, ModelConfig, defaults};
@@ -35,7 +37,7 @@ pub(super) fn checked(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<Mode
                 adapters,
                 tokenizer_dir: fields.text("tokenizer_dir", p).map(PathBuf::from),
                 chat_template: fields.text("chat_template", p).map(PathBuf::from),
-                engine_version: fields.text("engine_version", p),
+                engine_version: engine_version(&mut fields, p),
                 content_format: content_format(&mut fields, p),
                 max_model_len: usize::try_from(fields.number("max_model_len", MODEL_LEN, 0, p))
                     .ok()
@@ -43,13 +45,35 @@ pub(super) fn checked(items: Vec<(String, Value)>, p: &mut Problems) -> Vec<Mode
                 trust_request_chat_template: fields.flag("trust_request_chat_template", p),
                 default_chat_template_kwargs: fields.json("default_chat_template_kwargs", p),
                 exclude_tools_when_tool_choice_none: fields.flag("exclude_tools_when_tool_choice_none", p),
-                rendering: fields.json("rendering", p),
+                rendering: rendering(&mut fields, p),
                 block_hash: block_hash(fields.mapping("block_hash", p), p),
             };
             fields.finish(p);
             model
         })
         .collect()
+}
+
+fn engine_version(fields: &mut Fields, p: &mut Problems) -> Option<String> {
+    let version = fields.text("engine_version", p)?;
+    if version.parse::<EngineVersion>().is_err() {
+        let remedy = "expected MAJOR.MINOR of the engine's release, such as \"0.32\"; left out, it is what the engines answer";
+        p.note(&fields.path_of("engine_version"), Some(&Value::String(version.clone())), remedy);
+    }
+    Some(version)
+}
+
+/// Each rule for itself, so that every wrong one is named.
+fn rendering(fields: &mut Fields, p: &mut Problems) -> Map<String, Json> {
+    let rendering = fields.json("rendering", p);
+    for (name, value) in &rendering {
+        let alone = Map::from_iter([(name.clone(), value.clone())]);
+        if let Err(error) = RenderingRules::of(EngineVersion::default()).overridden(&alone) {
+            let path = fields.path_of(&format!("rendering.{name}"));
+            p.note(&path, Some(&Value::String(value.to_string())), error.to_string());
+        }
+    }
+    rendering
 }
 
 fn block_hash(mut fields: Fields, p: &mut Problems) -> BlockHash {
