@@ -80,6 +80,9 @@ pub const FOLLOWED_WINDOW: u32 = 64;
 /// it. A route that leads a tenth of its requests into another cluster is none.
 pub const ASTRAY_SHARE_DIVISOR: u32 = 4;
 
+/// Bytes of a body from which on a missed deadline says nothing of the indexer: reading so much takes it tens of milliseconds, and
+/// the next question may be a small one.
+pub const SLOW_BODY_BYTES: usize = 1 << 20;
 /// Failures in a row after which no indexer is asked for a while.
 pub const CIRCUIT_FAILURES: u32 = 3;
 /// Pause between probes while no indexer is asked.

@@ -36,7 +36,7 @@ pub use exchange::{Ask, Candidate, Effect, Ending, Failure, Input, Reply, Route,
 
 use crate::body::{self, Collect};
 use crate::headers::RequestHead;
-use crate::limits::BODY_WAIT_MS;
+use crate::limits::{BODY_WAIT_MS, SLOW_BODY_BYTES};
 use crate::outcome::{Outcome, Reason};
 use crate::path::{KnownPath, Target};
 use crate::request::{self, PromptRequest};
@@ -211,7 +211,7 @@ impl Session {
             Ok(Target::Prompt(path)) => path,
             Ok(Target::Stored(response)) => {
                 self.reads = Reads::Nothing;
-                return self.ask(PromptRequest::about(response), worker, now_us);
+                return self.ask(PromptRequest::about(response), 0, worker, now_us);
             }
             Err(reason) => return self.pass(reason),
         };
@@ -254,11 +254,18 @@ impl Session {
         if !request.keeps_response {
             self.reads = Reads::Usage;
         }
-        self.ask(request, worker, now_us)
+        self.ask(request, body.len(), worker, now_us)
     }
 
-    fn ask<'a>(&self, request: PromptRequest<'a>, worker: &mut Worker, now_us: u64) -> Step<'a> {
-        let asking = Asking { call: None, since_us: now_us, affinity: request.affinity };
+    fn ask<'a>(
+        &self,
+        request: PromptRequest<'a>,
+        body_bytes: usize,
+        worker: &mut Worker,
+        now_us: u64,
+    ) -> Step<'a> {
+        let is_slow = body_bytes >= SLOW_BODY_BYTES;
+        let asking = Asking { call: None, since_us: now_us, affinity: request.affinity, is_slow };
         if !worker.circuit.may_ask(now_us) {
             return self.fall_back(&asking, Reason::CircuitOpen, worker, now_us);
         }

@@ -16,7 +16,20 @@ pub(super) struct Asking {
     pub(super) since_us: u64,
     /// Chooses the endpoint where no answer comes.
     pub(super) affinity: u64,
+    /// Takes long to answer whoever is asked.
+    pub(super) is_slow: bool,
 }
+
+// === impl Asking ===
+
+impl Asking {
+    /// No answer came within the deadline.
+    fn was_late(&self, worker: &mut Worker, now_us: u64) {
+        if self.is_slow { worker.circuit.abandoned() } else { worker.circuit.failed(now_us) }
+    }
+}
+
+// === impl Session ===
 
 impl Session {
     pub(super) fn asking<'a>(
@@ -40,6 +53,7 @@ impl Session {
             Input::Failure(failure) => {
                 match failure {
                     Failure::Rejected => worker.circuit.answered(),
+                    Failure::Unavailable if about_late => asking.was_late(worker, now_us),
                     Failure::Unavailable | Failure::BadReply => worker.circuit.failed(now_us),
                 }
                 let reason = match failure {
@@ -51,7 +65,7 @@ impl Session {
                 resumed_if(asking.call.is_some(), self.fall_back(&asking, reason, worker, now_us))
             }
             Input::Tick if late => {
-                worker.circuit.failed(now_us);
+                asking.was_late(worker, now_us);
                 let (state, mut effects) = resumed(self.fall_back(&asking, Reason::Deadline, worker, now_us));
                 effects.splice(0..0, asking.call.map(Effect::Cancel));
                 (state, effects)

@@ -4,7 +4,7 @@ mod responses;
 
 use super::*;
 use crate::config::Config;
-use crate::limits::{CONFIRM_AFTER_MS, LEASE_RENEWAL_MS};
+use crate::limits::{CONFIRM_AFTER_MS, LEASE_RENEWAL_MS, SLOW_BODY_BYTES};
 use crate::report::{End, EndCause, Event, What};
 use crate::response::ResponseKey;
 use crate::ring::{EndpointSet, Place};
@@ -218,6 +218,39 @@ fn each_failure_has_its_reason_and_only_a_silent_indexer_counts_as_down() {
         }
         assert_eq!(worker.circuit.is_open(), counts, "{failure:?}");
     }
+}
+
+/// So a client with huge prompts takes nobody else's locality.
+#[test]
+fn a_missed_deadline_says_nothing_of_the_indexer_where_the_body_is_huge() {
+    let late = [
+        (Input::Tick, TIMEOUT_US, false),
+        (Input::Failure(Failure::Unavailable), TIMEOUT_US, false),
+        (Input::Failure(Failure::Unavailable), 1000, true),
+        (Input::Failure(Failure::BadReply), TIMEOUT_US, true),
+    ];
+    for (input, after_us, counts) in late {
+        for (bytes, counts) in [(SLOW_BODY_BYTES, counts), (SLOW_BODY_BYTES - 1, true)] {
+            let frame = r#"{"model":"m","prompt":""}"#.len();
+            let body = format!(r#"{{"model":"m","prompt":"{}"}}"#, "a".repeat(bytes - frame));
+            let mut worker = worker();
+            for _ in 0..3 {
+                let mut session = session_in(StateName::Collecting, &mut worker);
+                session.step(Input::Body(body.as_bytes()), &mut worker, START_US);
+                session.step(input.clone(), &mut worker, START_US + after_us);
+            }
+            assert_eq!(worker.circuit.is_open(), counts, "{input:?} after {after_us} of {bytes} bytes");
+        }
+    }
+    // Nor does it end a trial: another question may be asked at once.
+    let mut worker = worker();
+    (0..3).for_each(|_| worker.circuit.failed(START_US));
+    worker.circuit.probed();
+    let body = format!(r#"{{"model":"m","prompt":"{}"}}"#, "a".repeat(SLOW_BODY_BYTES));
+    let mut session = session_in(StateName::Collecting, &mut worker);
+    session.step(Input::Body(body.as_bytes()), &mut worker, START_US);
+    session.step(Input::Tick, &mut worker, START_US + TIMEOUT_US);
+    assert!(!worker.circuit.is_open() && worker.circuit.may_ask(START_US + TIMEOUT_US));
 }
 
 #[test]
